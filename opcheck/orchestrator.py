@@ -3,8 +3,6 @@
 The only module that joins the capture, which starts processes, and the judge, which does not.  Imports no torch.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path

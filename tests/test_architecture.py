@@ -194,3 +194,25 @@ def test_only_the_orchestrator_joins_the_capture_and_the_judge() -> None:
         if name.startswith("judge/") and any(each.startswith("opcheck.worker") for each in imported)
     }
     assert processes == set()
+
+
+#: What typing has since Python 3.11 and newer; the oldest Python of pyproject.toml is 3.10.
+NEWER_IN_TYPING = frozenset(
+    {
+        *("LiteralString", "Never", "NotRequired", "Required", "Self", "TypeVarTuple", "Unpack"),
+        *("TypeAliasType", "assert_never", "assert_type", "dataclass_transform", "get_overloads"),
+        *("override", "reveal_type", "TypeIs", "ReadOnly"),
+    }
+)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_oldest_python_parses_and_imports_it(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
+    names = {
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "typing"
+        for alias in node.names
+    }
+    assert names.isdisjoint(NEWER_IN_TYPING)

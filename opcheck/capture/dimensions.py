@@ -1,7 +1,5 @@
 """Name the dimensions of inputs that a user may vary: batch, length, height, width, frames.  Imports no torch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Chooses the environment of ``--exact``: the target's own torch, with the libraries that go with it."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

@@ -4,8 +4,6 @@ Nothing here imports torch, a library of models or the user's code: files are pa
 complete is answered at once.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import functools

@@ -1,7 +1,5 @@
 """Runs captures in child processes, since they run user code.  Imports no torch."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

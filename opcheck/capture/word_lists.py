@@ -1,7 +1,5 @@
 """The words that captures look for: ``word_lists.yaml``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

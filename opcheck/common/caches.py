@@ -5,8 +5,6 @@ A cache can lie where others write: in a shared temporary folder, or in a checko
 with the seal of this user's key.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """The exceptions of opcheck: each names what happened, the context, and what to do next."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator, Mapping

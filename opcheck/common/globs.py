@@ -5,8 +5,6 @@ between two stars fits at all, its first place leaves the most for the rest.  So
 atomic group, which tries one place alone.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

@@ -4,8 +4,6 @@
 Without that rule its time grows with the square of a frequent line's count.
 """
 
-from __future__ import annotations
-
 import bisect
 import difflib
 from collections import Counter

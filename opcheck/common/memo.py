@@ -1,7 +1,5 @@
 """Remembers the results of methods by their arguments, as long as the object lives."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """The code in Jupyter's notebooks: read by the scan, loaded by an audit, run by ``opcheck run``."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import inspect

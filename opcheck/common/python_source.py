@@ -4,8 +4,6 @@
 tokenizer.  Lines that are counted so do not agree with the line numbers of a syntax tree.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import linecache

@@ -1,7 +1,5 @@
 """Attributes of torch and of Python that are replaced for the length of a block."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from collections.abc import Iterator, Sequence

@@ -9,8 +9,6 @@ Each writer of a format calls these functions for the texts that it puts in, or 
 that what collects the texts need not know where they go.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

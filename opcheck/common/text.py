@@ -1,7 +1,5 @@
 """Formats numbers, names and messages in the same way for every finding and report."""
 
-from __future__ import annotations
-
 import keyword
 import re
 from collections.abc import Sequence

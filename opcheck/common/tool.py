@@ -1,7 +1,5 @@
 """The name and the version of this program, as every document that it writes names it."""
 
-from __future__ import annotations
-
 VERSION = "0.1.0"
 TOOL = f"opcheck {VERSION}"
 

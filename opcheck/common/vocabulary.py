@@ -4,8 +4,6 @@ Each is a ``Literal`` with a tuple of its values alongside it, in the order that
 writes them unchanged.
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 #: What a target does with a call, from best to worst. Never a boolean.

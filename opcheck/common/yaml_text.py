@@ -1,7 +1,5 @@
 """Reads the YAML files that the package ships, and writes plain data as YAML."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

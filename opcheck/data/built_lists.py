@@ -5,8 +5,6 @@ the wheel's version (``--torch 2.16.0.dev20261120``) or ``nightly``; every other
 variable OPCHECK_LISTS passes the choice on to the processes of the run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """What Apple's chips compute and move in a second, and how the time of operator calls follows from that."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Known defects of Inductor's Metal backend, by release."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

@@ -5,8 +5,6 @@ overload that no sample reaches has no entry: its calls are unknown.  The calls 
 and methods were recorded on the simulated Mac of each release (scripts/python_calls.py).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path

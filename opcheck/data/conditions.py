@@ -6,8 +6,6 @@ tensors.  Evaluation always terminates, never raises, and returns True or False,
 call does not decide it: an argument is missing, or the expression does not fit its value.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import math

@@ -5,8 +5,6 @@ op lists read them.  A file contains the results of a single machine, torch and 
 another machine never replace them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

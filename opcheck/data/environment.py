@@ -1,7 +1,5 @@
 """The environment variables that a release reads for MPS, and those that only guides mention."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The lists of extension libraries: their releases, and the release that pairs with a torch release."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Read the generated data files into typed records; errors name the line and the key path."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date

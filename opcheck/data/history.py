@@ -5,8 +5,6 @@ encoding of the full matrix of releases and overloads, so rebuilding any release
 the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 

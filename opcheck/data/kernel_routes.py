@@ -4,8 +4,6 @@
 condition a kernel with several ways chooses.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable

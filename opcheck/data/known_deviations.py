@@ -6,8 +6,6 @@ cannot add a branch inside a C++ formula.  The list is the result of running PyT
 database on plain CPU tensors with and without a dispatch mode (torch 2.13.0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Check the curated statements against the registrations and against each other."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The Macs that Apple sells, by chip and memory, and the memory that their GPU may use by macOS version."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Merge proposed statements into the curated lists: review the change, lint it, and write it."""
 
-from __future__ import annotations
-
 import difflib
 import shutil
 import tempfile

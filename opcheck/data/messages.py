@@ -5,8 +5,6 @@ Read out of ``aten/src/ATen/mps/MPSFallback.mm`` and
 macOS wheels.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -1,7 +1,5 @@
 """What installs on a Mac: torch's wheels by version of Python, and the packages that have no macOS wheel."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from pathlib import Path

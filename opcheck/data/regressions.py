@@ -1,7 +1,5 @@
 """Regressions of a release: operators that ran without the fallback variable and no longer do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path

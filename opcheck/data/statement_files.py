@@ -1,7 +1,5 @@
 """Read limitations/*.yaml and advisories/*.yaml, and report every problem in them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The frozen records of curated statements, and the values that their fields may take."""
 
-from __future__ import annotations
-
 import functools
 import textwrap
 from typing import Annotated, Any

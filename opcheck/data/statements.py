@@ -6,8 +6,6 @@ Where its fingerprint differs from that of the YAML, the YAML is read instead: a
 at once, and ``scripts/compile_statements.py`` makes reading fast again.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping

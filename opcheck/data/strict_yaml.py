@@ -1,7 +1,5 @@
 """Read YAML that people write: duplicate keys are errors, and every value keeps its line number."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

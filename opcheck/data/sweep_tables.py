@@ -5,8 +5,6 @@ under ``opcheck`` (JSON, as ``sweep.json`` in the folder) what was swept: the ve
 version, the digest of its op lists, the packages, the targets.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

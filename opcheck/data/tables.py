@@ -1,7 +1,5 @@
 """Read a file of the op lists as a record: one way to find it, to decode it, to check it and to keep it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar

@@ -14,8 +14,6 @@ The known versions are the releases of the op lists, and the first version of ea
 (versions.py); a single macOS version may be any minor version, such as ``14.4``.
 """
 
-from __future__ import annotations
-
 import operator
 import os
 import re

@@ -4,8 +4,6 @@ A text of op_lists/extracted/texts.json is accounted for by a statement that quo
 entry here that gives the reason why there is none.  What neither accounts for is open.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 aten/src/ATen/mps/MPSAllocator.mm, ``init_allocator``, ``setHighWatermarkRatio`` and ``setLowWatermarkRatio``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple

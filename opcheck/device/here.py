@@ -5,8 +5,6 @@ To try this on another machine, the variable ``OPCHECK_TEST_MAC`` puts an emulat
 contradicts the prediction.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

@@ -4,8 +4,6 @@ Each run is a file of its own, so that merging again changes nothing and two mer
 else is computed from the files of the runs.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

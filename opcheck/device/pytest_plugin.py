@@ -6,8 +6,6 @@ fail_on=...)``, else from the ini options ``mps_torch``, ``mps_macos`` and ``mps
 is the newest in the op lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 

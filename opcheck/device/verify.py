@@ -4,8 +4,6 @@ Both are reports: of an audit, of a run, or of logs. Calls are matched by operat
 by dtypes where both reports have them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Makes a report of a trace and a target: verdicts, groups, regions, findings.  Starts no process."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The failing line is rarely the cause: a float64 tensor is made by NumPy, a defau
 calls, and is refused where it meets MPS.  An origin is what is to be changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.data.statement_model import Statement

@@ -1,7 +1,5 @@
 """Map (operator call, target) to a verdict; the function is total and depends on its arguments only."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple

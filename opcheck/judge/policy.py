@@ -1,7 +1,5 @@
 """Turn a report into the exit code of a CI job: 0 passed, 1 findings, 3 could not tell."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Compares two reports by the fingerprints of their findings: what is new, fixed and changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import msgspec

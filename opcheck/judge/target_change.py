@@ -1,7 +1,5 @@
 """Find the smallest change of torch or macOS that makes calls run, according to the lists."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec

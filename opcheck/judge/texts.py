@@ -1,7 +1,5 @@
 """What verdicts and findings say, in a user's words (texts.yaml)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Count how much of a run each side does, and find the calls where the CPU waits for the GPU."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import get_args

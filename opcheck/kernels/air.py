@@ -5,8 +5,6 @@ node is its index, its kind, and then keys with their values (Metal's own, in no
 seen alike in every release from 2.7.1 to 2.15.0).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from typing import Any

@@ -5,8 +5,6 @@ or quotient of two bfloats in float, rounded once more, is what rounding once gi
 digits and two.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 

@@ -1,7 +1,5 @@
 """Chooses a way of calling a kernel, and records the outcome, in a child process that the kernel may end."""
 
-from __future__ import annotations
-
 import functools
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Families of kernels, by their names, and the tasks of a run: the kernels of an operation."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable

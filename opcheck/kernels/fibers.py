@@ -3,8 +3,6 @@
 The kernels of ``opcheck compile --run-metal`` link the same file.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

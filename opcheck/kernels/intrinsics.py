@@ -6,8 +6,6 @@ defined here all the same, so that nothing traps: division by zero gives 0, a fl
 integer is clamped.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes the report of a kernel's wrong results for PyTorch's issue tracker."""
 
-from __future__ import annotations
-
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Compares a kernel's results with the reference: right, within what is allowed, or wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The kernels of a release as a list, and what differs between two releases."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs the kernels of a release in child processes, so that a crash ends no run.  Imports no torch."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import hashlib

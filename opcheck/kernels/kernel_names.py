@@ -5,8 +5,6 @@ aten/src/c10/metal/indexing.h and its kin): ``add_strided_cast_float_half`` is `
 with a cast, output float, input half.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

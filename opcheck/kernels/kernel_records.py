@@ -1,7 +1,5 @@
 """Records of running kernels, which travel from the child process that ran them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, get_args
 

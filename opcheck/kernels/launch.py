@@ -8,8 +8,6 @@ threadgroups are those of the kernels' host functions
 (aten/src/ATen/native/mps/operations/*.mm).
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The Metal library of a torch release: from its wheel, kept next to the wheels."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path

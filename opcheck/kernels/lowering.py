@@ -5,8 +5,6 @@ and an array of 32-bit numbers, the positions of its thread: so no calling conve
 matters, and one signature serves them all.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ other, each is a coroutine of LLVM: it keeps what it needs later in a frame of a
 which resumes it when the others have come as far.
 """
 
-from __future__ import annotations
-
 import ctypes.util
 import re
 from typing import Any

@@ -5,8 +5,6 @@ The names of the arguments in the kernel's own metadata decide the content of ea
 exec_binary_kernel, exec_ternary_kernel).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Container, Iterator, Sequence

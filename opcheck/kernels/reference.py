@@ -4,8 +4,6 @@ The operation of a kernel's name is the functor's (aten/src/ATen/native/mps/kern
 is the operator's name but for the table below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

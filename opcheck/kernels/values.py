@@ -1,7 +1,5 @@
 """The values that kernels are tried with: where arithmetic is delicate, and random ones."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

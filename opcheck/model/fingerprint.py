@@ -7,8 +7,6 @@ line, renaming a variable or adding a layer keeps it, another operator, another 
 function changes it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

@@ -19,8 +19,6 @@ where ``#`` always begins a comment.  An ``IgnoreEntry`` is what ``[[tool.opchec
 An ignored finding stays in the report and is marked.
 """
 
-from __future__ import annotations
-
 import ast
 import bisect
 import io

@@ -6,8 +6,6 @@ of options is the flag ``--autocast`` with its variable OPCHECK_AUTOCAST (cli/op
 keyword argument of ``opcheck.audit`` (api.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin

@@ -5,8 +5,6 @@ may be added to version 1, and then has a default, so that older reports are sti
 goes or changes its meaning is version 2.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, get_args, get_type_hints
 

@@ -1,7 +1,5 @@
 """Define the errors that end a simulation: unsupported actions, and values that it does not have."""
 
-from __future__ import annotations
-
 
 class NotSimulatedError(RuntimeError):
     """The simulation does not know what a Mac does here, or cannot do it."""

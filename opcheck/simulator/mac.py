@@ -1,7 +1,5 @@
 """Simulate a Mac for the length of a with block."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping

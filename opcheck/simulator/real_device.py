@@ -10,8 +10,6 @@ no simulated tensor needs because its C++ device is the CPU (simulator/dispatch/
 backend-wide fallback, which raises or computes on the CPU (MPSFallback.mm).
 """
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Forks inherit the record.  A capture in this process is valid only for targets that would have given the same answers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Hashable, Iterator

@@ -1,7 +1,5 @@
 """Reads and writes the baseline of a scan: a file of known findings, which a report then leaves out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """The values of names on a Mac, and what torch.cuda does in a build without CUDA: ``names.toml``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcheck.common import documents

@@ -1,7 +1,5 @@
 """The forms of a choice between CUDA and the CPU."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 A change replaces a range of the text, as ruff's do, so that formatting and comments around it stay as they are.
 """
 
-from __future__ import annotations
-
 import ast
 import bisect
 import itertools

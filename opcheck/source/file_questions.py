@@ -4,8 +4,6 @@ Conditions have the values that they have on a Mac: ``torch.cuda.is_available()`
 ``device.type == "mps"`` is true. Lines behind a condition of unknown value count as reached.
 """
 
-from __future__ import annotations
-
 import ast
 import operator
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The files are read again after each round until no rule proposes more, so that a second run changes nothing.
 """
 
-from __future__ import annotations
-
 import ast
 import codecs
 import itertools

@@ -1,7 +1,5 @@
 """Reads ``.gitignore``, so that a scan leaves out what the project's repository does."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

@@ -4,8 +4,6 @@ A fix may write MPS on one line.  Another line of the same function that leaves 
 inside of an expression (``"mps" if ... else "cuda"``) speaks for itself alone.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

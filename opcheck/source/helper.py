@@ -3,8 +3,6 @@
 An existing function of the project is used; else, for three or more places, a new file or the script gets a function.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Whether code is for CUDA by intent: several GPUs, offloading, a GPU that the user named."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -4,8 +4,6 @@ The rules are those of NumPy 2 (``numpy.result_type``, NEP 50) and of ``torch.te
 in an array and float32 in a tensor, and a NumPy value keeps its dtype.  What is not certain is None.
 """
 
-from __future__ import annotations
-
 import ast
 import bisect
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 A fix loses neither the comments inside of the replaced text nor the quotes of an f-string around it.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import io

@@ -1,7 +1,5 @@
 """Parses a file to a syntax tree with the bindings of names and the nodes around a node."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Callable, Iterator

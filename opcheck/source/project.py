@@ -3,8 +3,6 @@
 Only files that the scan reads anyway are opened; libraries are not followed.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path

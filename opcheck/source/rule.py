@@ -1,7 +1,5 @@
 """The rules of the scan: what a rule reads, and what it returns."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The report of a scan."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks files next to the source: requirements, configurations in YAML, and environments of conda."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import re

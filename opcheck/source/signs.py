@@ -1,7 +1,5 @@
 """Searches a text before it is parsed: most files have none of the words that a rule could name."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """Finds the files below paths, and parses them."""
 
-from __future__ import annotations
-
 import ast
 import errno
 import os

@@ -1,7 +1,5 @@
 """Functions about a piece of syntax that need no other part of the file."""
 
-from __future__ import annotations
-
 import ast
 
 from opcheck.source import call_tables

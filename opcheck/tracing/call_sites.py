@@ -1,7 +1,5 @@
 """Finds where in the program an operator call is made: its line, its module and its phase."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from bisect import bisect_left

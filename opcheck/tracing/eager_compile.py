@@ -1,7 +1,5 @@
 """Replaces ``torch.compile``, so that a program that is followed runs operator by operator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which errors the program handles itself: the try statements that its calling frames are in."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

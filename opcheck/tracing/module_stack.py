@@ -1,7 +1,5 @@
 """Tracks which module of a program is being called, and the phase."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import weakref

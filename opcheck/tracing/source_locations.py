@@ -1,7 +1,5 @@
 """Separates user code from libraries, finds the user's line that runs, and names it for reports."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import os

@@ -9,8 +9,6 @@ lines.
 of its parent: ``FUNCTION(FILE)`` runs it and returns its exit code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pkgutil

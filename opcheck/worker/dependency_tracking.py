@@ -9,8 +9,6 @@ answered, and what native code reads by itself.  The first is noted as such, of 
 import of a library that does it; no result that depends on either is kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

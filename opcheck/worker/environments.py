@@ -4,8 +4,6 @@ An environment has the interpreter's own Python version and sees this opcheck, w
 uv makes it where it is there: it installs what was released with a torch, by a date; pip takes the newest that fits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata

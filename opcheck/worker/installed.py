@@ -1,7 +1,5 @@
 """Checks that the installed torch can run the simulator."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import sys

@@ -17,8 +17,6 @@ macOS does have a fork, but Objective-C, Metal and Accelerate abort or hang in a
 (objc4, ``objc-initialize.mm``; bugs.python.org, issue 33725: multiprocessing spawns processes there).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

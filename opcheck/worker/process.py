@@ -5,8 +5,6 @@ start processes that outlive it and keep that pipe open, and die in any way.  ``
 and ``run`` keep their limits nevertheless.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -8,8 +8,6 @@ secret that the order brought: what a program writes by accident, or to look lik
 A program that searches opcheck's own frames for the secret is not kept from it: it has the same process.
 """
 
-from __future__ import annotations
-
 import secrets
 from typing import Annotated, Any, Protocol
 

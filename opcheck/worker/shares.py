@@ -1,7 +1,5 @@
 """Work that is shared between copies of this process."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable

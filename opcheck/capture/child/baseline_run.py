@@ -1,7 +1,5 @@
 """Runs the same model and inputs without the simulation: on the CPU, or on meta where it is large."""
 
-from __future__ import annotations
-
 import traceback
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Read the shape of the key and value cache from the configuration of a model of transformers that generates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What a model is called for: its forward pass, and what its users do with it: generate, pool, find boxes."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Change a loaded model as a user would who wants it to take less memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

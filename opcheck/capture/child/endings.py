@@ -1,7 +1,5 @@
 """Classifies what ended a program: its own error, an error of a Mac too, a limit of opcheck, or a refused call."""
 
-from __future__ import annotations
-
 import ast
 import dis
 import functools

@@ -4,8 +4,6 @@
 torchvision/csrc/ops/autograd (0.28), each Function's forward and backward.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 from collections.abc import Callable, Collection

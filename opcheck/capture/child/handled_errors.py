@@ -1,7 +1,5 @@
 """Errors of a Mac that the program handles itself: they are raised, so that its own handler runs."""
 
-from __future__ import annotations
-
 import sys
 
 from opcheck.capture.child.recording.graph import op_call

@@ -1,7 +1,5 @@
 """Puts a model and its inputs on the simulated device, as ``model.to("mps")`` does on a Mac."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Runs one model on the simulated Mac and makes the trace.  User code runs here, in the child process."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -5,8 +5,6 @@ raises, hangs or ends its process ends no other.  Runs in the process that it is
 Where a process cannot be copied, each class of targets needs a process of its own, which loads the model again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

@@ -1,7 +1,5 @@
 """Capture one model with inputs of several sizes; the model is built once."""
 
-from __future__ import annotations
-
 import msgspec
 import torch
 

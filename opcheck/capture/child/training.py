@@ -1,7 +1,5 @@
 """One training step, as a plain training loop runs it: labels, loss, optimizer, lost gradients."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

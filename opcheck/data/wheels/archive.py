@@ -1,7 +1,5 @@
 """The wheel file: its download, its metadata, and the files that are unpacked from it."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """Compute a value for each overload from a wheel: the dispatcher's action on an MPS tensor."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet

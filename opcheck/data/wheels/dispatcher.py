@@ -1,7 +1,5 @@
 """The library's registrations with the dispatcher: every ``m.impl`` and every ``m.fallback``."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Read the library of an extension (torchvision, torchaudio), and write its release into the op lists."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping

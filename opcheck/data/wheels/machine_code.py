@@ -8,8 +8,6 @@ disassembler's operand objects take a quarter of a minute for the million instru
 release; the tests compare the decoder with capstone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

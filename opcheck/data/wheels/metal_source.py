@@ -4,8 +4,6 @@ A kernel's name is that of its function, or the ``host_name`` of a template that
 (``REGISTER_CROSS_FUNC(float)``; aten/src/ATen/native/mps/operations/CrossKernel.mm, 2.5).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 

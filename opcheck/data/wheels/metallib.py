@@ -4,8 +4,6 @@ A metallib begins with MTLB and nine little-endian 64-bit numbers: its size, the
 of the list of functions, of the public and private metadata, and of the bitcode.
 """
 
-from __future__ import annotations
-
 import struct
 
 import msgspec

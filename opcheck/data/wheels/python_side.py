@@ -4,8 +4,6 @@ Neither native_functions.yaml nor the library has them: ``torch/backends/mps/__i
 (2.0 to 2.12) and ``torch/_refs/linalg/__init__.py`` (2.10 to 2.13).
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Read a whole wheel: all data of a release that the op lists contain; and write it there."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Mapping, Sequence

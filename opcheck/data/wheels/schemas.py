@@ -1,7 +1,5 @@
 """The overloads that a release declares, read from native_functions.yaml by its own torchgen."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """DispatchStubs: the inner function pointers of composites and kernels that exist for MPS."""
 
-from __future__ import annotations
-
 import re
 
 from opcheck.common.errors import OpListError

@@ -4,8 +4,6 @@ Usage: python -I torchgen_child.py TREE, where TREE contains only the wheel's ``
 The process prints a JSON object: overload -> the facts that the dispatcher's names lack.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

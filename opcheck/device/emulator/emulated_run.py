@@ -1,7 +1,5 @@
 """Starts the program in a child process and reads its report.  Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The request of an emulated run and its outcome; both travel between two processes as JSON."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from opcheck.model.records import CallGroup, MemoryGrowth, Problem, Record, Report

@@ -4,8 +4,6 @@ A spawned process imports the program's main module again as ``__mp_main__``, an
 pickle: Python does both here, too.  Each process leaves a ``ProcessReport`` in the run's folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

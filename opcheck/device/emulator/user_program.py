@@ -3,8 +3,6 @@
 Imports no torch.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import os

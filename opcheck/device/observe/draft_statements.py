@@ -4,8 +4,6 @@ A person judges the drafts: what a Mac did with some inputs is evidence, not yet
 ``opcheck lists merge`` reviews them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Parses what a Mac printed in a log: lines, tracebacks, warnings, and the events among them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Makes a report, in the form of an audit's, of the lines of logs."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The texts that a Mac prints: their kinds, the wordings of ``patterns.yaml``, and those that statements quote."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Starts the program in a process of its own, keeps what it prints, and makes a report of it.  Imports no torch."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The environment variables of an observation, and which of them a release reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 

@@ -1,7 +1,5 @@
 """The request of an observation, and the records that the process leaves behind; both travel as JSON."""
 
-from __future__ import annotations
-
 from opcheck.common.vocabulary import Phase
 from opcheck.device.emulator.emulation_request import ProgramRequest
 from opcheck.model.records import Record, SourceLocation

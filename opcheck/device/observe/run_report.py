@@ -1,7 +1,5 @@
 """Makes a report of an observed run from the recorder's calls, the warnings and the log."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The torch release and the macOS version of a log, as far as the log has them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

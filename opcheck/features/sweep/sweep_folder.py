@@ -3,6 +3,8 @@
 ``sweep.json`` describes the sweep, ``results/ab/abcd....json`` are its results, ``sweep.lock`` is its lock.
 """
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import os
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +30,9 @@ from opcheck.data.sweep_tables import FORMAT, TABLES
 from opcheck.features.sweep.sweep_records import Model, SweepResult, target_name
 from opcheck.model.records import Record
 from opcheck.worker.platform import lock
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
 _PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")

@@ -1,7 +1,5 @@
 """The answer to ``opcheck upgrade`` as a page: the upgrade, each finding's smallest change, the grid."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 

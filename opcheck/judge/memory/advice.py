@@ -1,7 +1,5 @@
 """Suggest what lowers the peak memory of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import filesize

@@ -1,7 +1,5 @@
 """Classify the memory of a trace, and sum it up for each call."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

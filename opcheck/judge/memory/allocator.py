@@ -5,8 +5,6 @@ The rules are those of aten/src/ATen/mps/MPSAllocator.h and MPSAllocator.mm, rea
 Not modelled: buffers that a running command buffer still retains, and the separate pools for scalars.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from operator import attrgetter
 

@@ -4,8 +4,6 @@ What is counted: parameters, buffers, inputs and the results of the recorded cal
 the moment when the program and autograd let go of it.  What is not: see NOTES.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 

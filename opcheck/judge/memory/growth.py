@@ -5,8 +5,6 @@ the name of the kernel, the dtype and all sizes of each tensor, and the numbers 
 2.15 limits it.  Kernels in Metal have no such key.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Compute the memory of the key and value cache by the length of the context, for each cache of transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.model.records import CacheShape, MemoryCache

@@ -4,8 +4,6 @@ The sizes of the run at any dimensions follow from two captures (scaling.py); ea
 on both of its sides.  Starts no process: the orchestrator captures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 

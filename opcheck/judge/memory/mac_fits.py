@@ -1,7 +1,5 @@
 """Decide which Macs have enough memory for a run, by Metal's working sets and the watermarks of the release."""
 
-from __future__ import annotations
-
 from opcheck.common.versions import Target
 from opcheck.data.watermarks import HIGH, LOW, watermarks
 from opcheck.model.records import MacFit, Memory, Trace, Watermarks

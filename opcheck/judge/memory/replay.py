@@ -1,7 +1,5 @@
 """Replay the allocations of a run, and decide which Macs have enough memory for it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet

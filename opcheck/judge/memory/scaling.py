@@ -4,8 +4,6 @@ Two runs whose dimensions differ by independent ratios give the form of each num
 the dimensions, or a straight line in a dimension.  What has neither form grows by the ratio of both runs.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

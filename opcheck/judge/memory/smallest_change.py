@@ -4,8 +4,6 @@ A change that alters the calls is captured again; a change of lifetimes alone is
 process: the orchestrator captures.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence

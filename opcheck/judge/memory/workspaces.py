@@ -10,8 +10,6 @@ https://github.com/Comfy-Org/ComfyUI/issues/9308).
 Temporaries are PyTorch's, and come from its allocator.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ The table (``remedies.yaml``) has the purpose of each.  This module imports no t
 neighbouring modules, which import it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Complex arithmetic on real tensors whose last dimension has the real and the imaginary part."""
 
-from __future__ import annotations
-
 import torch
 
 

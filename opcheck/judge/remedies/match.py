@@ -3,8 +3,6 @@
 The line provides the names that the remedy's pattern leaves open.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

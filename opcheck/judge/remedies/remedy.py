@@ -1,7 +1,5 @@
 """Define a remedy, and its code as a user would write it.  Imports no torch."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Sums that keep digits in float32 where float64 was used to."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -3,8 +3,6 @@
 They take n * n products where an FFT takes n log n.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Numbers of two float32: 48 bits of digits where float64 has 53, and float32's range."""
 
-from __future__ import annotations
-
 import torch
 
 

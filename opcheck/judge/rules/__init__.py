@@ -3,8 +3,6 @@
 Each function in this folder that ``audit_rule`` decorates is a rule.
 """
 
-from __future__ import annotations
-
 from opcheck.common.catalogue import discover
 from opcheck.judge.rules.rule import AuditRule
 

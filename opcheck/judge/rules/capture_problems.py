@@ -1,7 +1,5 @@
 """Problems of the capture: the run is incomplete, rests on assumptions, or ended as it would on a Mac."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Origins of dtypes that MPS refuses or narrows: one finding for each origin, however many of its calls fail."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 from collections.abc import Collection, Iterator

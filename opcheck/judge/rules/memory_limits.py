@@ -1,7 +1,5 @@
 """The memory of a run: more than the GPU of a Mac gives, or a tensor beyond what MPSGraph can describe."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, get_args

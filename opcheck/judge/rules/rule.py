@@ -1,7 +1,5 @@
 """Define an audit rule, the data that it may read, and the hints that several rules share."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Calls that run, but on the CPU, in a narrower dtype, with a known wrong result, or with fewer digits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.common.text import filesize, plural

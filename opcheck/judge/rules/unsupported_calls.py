@@ -1,7 +1,5 @@
 """Calls that raise on the Mac, and calls whose operator the lists do not describe."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Results that the release's own Metal kernels compute outside of the CPU's band, on the run's own values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from opcheck.common.text import plural

@@ -4,8 +4,6 @@ A call takes the longest of its arithmetic, its reads and writes, and its start;
 is in op_lists/speed_fit.json.  Nothing was observed on a Mac.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

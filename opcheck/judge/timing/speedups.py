@@ -1,7 +1,5 @@
 """What would make a run faster, in the words of a report; each line rests on an estimate or on the op lists."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Reduce the calls of a run to the work of a single pass, step or token, for an estimate of its time."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -3,8 +3,6 @@
 The host functions are in Attention.mm; the kernels in PrefillAttention.h and DecodeAttention.h.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

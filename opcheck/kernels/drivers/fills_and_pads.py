@@ -1,7 +1,5 @@
 """Calls the kernels that fill, pad, join and copy, and a few of several results an element: cross, frexp, glu."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

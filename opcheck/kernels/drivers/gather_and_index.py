@@ -1,7 +1,5 @@
 """Calls the kernels of gather, scatter and indices: ScatterGather.mm, Indexing.mm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

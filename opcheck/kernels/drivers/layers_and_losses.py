@@ -1,7 +1,5 @@
 """Calls the kernels of embeddings, softmax, norms and losses: Embedding.mm, SoftMax.mm, LayerNorm.mm, LossOps.mm."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 

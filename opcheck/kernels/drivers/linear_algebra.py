@@ -3,8 +3,6 @@
 The host functions are in LinearAlgebra.mm; each step of a blocked factorization is called and judged alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

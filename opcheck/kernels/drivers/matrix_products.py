@@ -1,7 +1,5 @@
 """Calls the kernels of matrix products: plain and batched, by groups, of packed integers, matrix times vector."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

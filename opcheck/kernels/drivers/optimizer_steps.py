@@ -1,7 +1,5 @@
 """Calls the kernels of fused optimizers and of gradient scaling: FusedOptimizerOps.mm, Amp.mm."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ more, so that most results are known exactly.  What a sampler with rejection giv
 alone: with parameters so large that it cannot be ten standard deviations off.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls the kernels of reductions and scans: ReduceOps.mm, ScanKernel.mm."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls the kernels of sorts, searches and counts: unique, median, histograms, searchsorted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

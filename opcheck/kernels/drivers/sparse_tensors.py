@@ -1,7 +1,5 @@
 """Calls the kernels of sparse tensors: aten/src/ATen/native/sparse/mps."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 The host functions are in Convolution.mm, Im2Col.mm, Col2Im.mm, Pooling.mm, GridSampler.mm and UpSample.mm.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

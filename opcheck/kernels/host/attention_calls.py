@@ -1,7 +1,5 @@
 """Attention of few queries over less than 1,024 keys: Attention.mm, sdpa_vector_fast_mps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

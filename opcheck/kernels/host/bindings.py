@@ -1,7 +1,5 @@
 """Which calls the host side's tables have, and the launches of a call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

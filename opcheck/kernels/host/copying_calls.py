@@ -1,7 +1,5 @@
 """Fills, pads, triangles, joins and ranges: ConstantOps.mm, Pad.mm, TriangularOps.mm, Shape.mm, RangeFactories.mm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

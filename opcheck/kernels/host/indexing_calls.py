@@ -1,7 +1,5 @@
 """Gather, scatter, indices, embeddings: ScatterGather.mm, Indexing.mm, Embedding.mm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How TensorIterator walks through the operands of a call (aten/src/ATen/TensorIterator.cpp)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

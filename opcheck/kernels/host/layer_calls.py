@@ -1,7 +1,5 @@
 """Group norm, losses of classes, upsampling: GroupNorm.mm, LossOps.mm, UpSample.mm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Pointwise operators: which functor of a release computes a call, and by which form of its kernels."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The kernels of one release, found by the beginnings of their names, and loaded once."""
 
-from __future__ import annotations
-
 import bisect
 from pathlib import Path
 

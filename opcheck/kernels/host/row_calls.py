@@ -1,7 +1,5 @@
 """Norms, softmax, reductions and scans: LayerNorm.mm, RMSNorm.mm, SoftMax.mm, ReduceOps.mm, ScanKernel.mm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Sorts by merging and what selects from them: Sort.mm."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Measures how far a result is from float64's: in tolerances, by its worst element, and as a share of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple

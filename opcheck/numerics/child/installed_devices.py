@@ -1,7 +1,5 @@
 """Lists the devices that this machine's torch has."""
 
-from __future__ import annotations
-
 import platform
 from typing import Any
 

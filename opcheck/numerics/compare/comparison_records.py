@@ -1,7 +1,5 @@
 """The request and the result of a comparison.  Imports no torch."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from opcheck.capture.request import CaptureRequest

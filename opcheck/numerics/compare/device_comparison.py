@@ -1,7 +1,5 @@
 """Runs the comparison on the device in a child process, and runs its reproducer.  Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Runs a model in a child process whose calls the release's kernels compute, too.  Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from opcheck.capture.parent import ask

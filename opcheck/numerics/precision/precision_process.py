@@ -1,7 +1,5 @@
 """Runs the models in a child process, compared with float64.  Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from opcheck.capture.parent import ask

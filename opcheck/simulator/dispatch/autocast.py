@@ -5,8 +5,6 @@ which the simulated tensor answers with no.  The same policies from Python: aten
 (2.5 to 2.15), for the operators of the target's own list.
 """
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Define a leaf call, and the sinks that record calls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """Keep the state of the running API call, for the operators that C++ calls inside it."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator

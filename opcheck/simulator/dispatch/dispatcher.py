@@ -3,8 +3,6 @@
 Records nothing itself: every leaf call is handed to a sink, with its key (simulator/dispatch/tensor_meta.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any

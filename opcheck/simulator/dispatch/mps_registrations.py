@@ -6,8 +6,6 @@ registered for the alias key Autograd.  The kernels themselves are never reached
 simulation's dispatch mode is on: its Python key comes first.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -5,17 +5,16 @@ computed here; the CPU's generator draws in its place, seeded again for each cal
 equal calls draw equal numbers, other ones than the CPU's of that seed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import torch
+from typing_extensions import Self
 
 from opcheck.common.versions import Version
 from opcheck.simulator.target_reads import READS, is_before

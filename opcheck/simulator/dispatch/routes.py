@@ -1,7 +1,5 @@
 """Decide what the target's dispatcher does with each overload, once for each overload."""
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import functools

@@ -1,7 +1,5 @@
 """Compute the metadata of results: by torch's meta kernels, or by rules of opcheck where torch has none."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

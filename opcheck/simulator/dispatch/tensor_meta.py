@@ -5,8 +5,6 @@ its other arguments, so the key of a call is also the key of the cache of output
 (FakeTensor caches for the same reason: torch/_subclasses/fake_tensor.py, ``_DispatchCacheKey``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,8 +5,6 @@ that two selections by one mask agree.  Each assumption is recorded, because wha
 single operators are in simulator/dispatch/operators.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Simulate the ``mps`` device as Python sees it: moves, and which API call works on it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

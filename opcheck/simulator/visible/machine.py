@@ -13,8 +13,6 @@ The reader decides what is answered.
 The machine is the M1 with 16 GB of op_lists/macs.yaml.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -5,8 +5,6 @@ them where modes are off (torch/overrides.py, ``handle_torch_function``).  A cla
 first, as by C++ (``_is_hooked``); the mode then comes here (simulator/visible/device_mode.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from types import MethodType

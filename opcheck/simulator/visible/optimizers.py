@@ -5,8 +5,6 @@ That is, where the installed ones call other operators: ``torch/optim/*.py`` of 
 ``torch/nn/utils/clip_grad.py`` and ``torch/amp/grad_scaler.py``.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

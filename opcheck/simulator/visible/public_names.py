@@ -9,8 +9,6 @@ module stays: its own functions find their globals there.  Every such look-up of
 Methods of classes are those of the installed release; public_arguments.py refuses arguments.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import functools

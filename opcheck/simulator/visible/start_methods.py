@@ -3,8 +3,6 @@
 macOS has three start methods, and spawn is the default (Lib/multiprocessing/context.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import sys

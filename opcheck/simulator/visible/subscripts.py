@@ -5,8 +5,6 @@ the device of ``x``, a number one made by ``scalar_tensor``; the CPU makes both 
 without dimensions fills there where it is expanded and copied elsewhere.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,9 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
+from typing_extensions import Self
 
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version

@@ -7,8 +7,6 @@ other use is a question whose answer is the whole text.  So is a text without a 
 regular expression reads it without a trace.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.metadata

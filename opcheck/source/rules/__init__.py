@@ -1,7 +1,5 @@
 """The rules of ``opcheck scan``: the functions in this folder that ``rule`` decorates."""
 
-from __future__ import annotations
-
 from opcheck.common.catalogue import discover
 from opcheck.source.rule import ScanRule
 

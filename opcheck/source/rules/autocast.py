@@ -1,7 +1,5 @@
 """Mixed precision for CUDA only."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

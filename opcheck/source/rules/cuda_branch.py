@@ -1,7 +1,5 @@
 """Conditions that leave MPS out: refusals, branches for CUDA alone, lists of devices."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """A choice between CUDA and the CPU that leaves MPS out."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """An environment variable without the intended effect."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Comments that ignore findings; the engine itself finds what is wrong with them."""
 
-from __future__ import annotations
-
 from opcheck.source.rule import ScanRule
 
 WITHOUT_REASON = ScanRule(id="OC220", severity="warning", no_fix="a person must write the reason")

@@ -1,7 +1,5 @@
 """What no Mac has: kernels in CUDA, packages without a wheel for macOS, backends of torch.compile."""
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Devices of CUDA that a program names: methods, texts, defaults and types of tensors."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

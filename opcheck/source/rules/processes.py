@@ -1,7 +1,5 @@
 """Several processes and several GPUs: NCCL, DataParallel, and processes that spawn does not start."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from typing import NamedTuple

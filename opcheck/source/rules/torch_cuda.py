@@ -1,7 +1,5 @@
 """What a program calls, reads and sets in torch.cuda and its settings."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

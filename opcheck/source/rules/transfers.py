@@ -1,7 +1,5 @@
 """Tensors on their way between the CPU, files, NumPy and the GPU."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Dtypes that MPS has not: float64, complex128, and on older targets complex numbers and float8."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

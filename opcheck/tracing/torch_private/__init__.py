@@ -33,8 +33,6 @@ libc10's table of device guards (``features/compile/child/inductor_metal.py``) a
 ``Tensor``'s methods and the constructors of ``torch``, which are replaced for a while.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pkgutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Autograd's engine, and which of its nodes runs."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The attributes that give Python the devices, and what they can do."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """Dynamo and Inductor. Each function imports them when it is called, so no capture does."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

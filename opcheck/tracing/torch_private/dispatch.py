@@ -1,7 +1,5 @@
 """Operator overloads, dispatch keys, kernels, dispatch modes and guards."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager

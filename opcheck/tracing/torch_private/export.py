@@ -3,8 +3,6 @@
 Reading a program imports sympy and takes a second, so each import waits until it is needed.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Collection, Mapping
 from typing import Any

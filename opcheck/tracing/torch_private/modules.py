@@ -1,7 +1,5 @@
 """Tables of ``torch.nn.Module``, graphs of ``torch.fx``, TorchScript."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from contextlib import AbstractContextManager

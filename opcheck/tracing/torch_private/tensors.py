@@ -1,7 +1,5 @@
 """Tensors that dispatch as a Mac's: making, changing, printing and pickling them."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """PyTorch's operator database, which its own tests run through. Tried on 2.11 and 2.13."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable
 from typing import Any

@@ -4,8 +4,6 @@
 which 2.8 brought, has not the same functions in each release.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

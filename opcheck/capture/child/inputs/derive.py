@@ -1,7 +1,5 @@
 """Derives inputs for a model that has none, from its library's conventions or its first layer."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path

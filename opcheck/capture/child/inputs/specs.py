@@ -1,7 +1,5 @@
 """The arguments of a model: as the user wrote them, as they came with the model, or derived."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Programs of ``torch.export``: as a module that runs on the simulated Mac, and what it may be called with."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import types

@@ -1,7 +1,5 @@
 """Models of the libraries, from their configurations: nothing is ever downloaded."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Finds the model that a name means, and builds it without memory for its weights."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Archives with a model: their members, read within limits and without running code of theirs."""
 
-from __future__ import annotations
-
 import io
 import json
 import weakref

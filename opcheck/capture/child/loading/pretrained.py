@@ -1,7 +1,5 @@
 """Builds the model that a repository describes, from its configuration alone, in the dtype of its weights."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import re

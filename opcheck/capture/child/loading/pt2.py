@@ -8,8 +8,6 @@ alone are unpickled, and the graph is checked before torch makes a program of it
 torch/export/_unlift.py.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

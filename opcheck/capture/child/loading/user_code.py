@@ -1,7 +1,5 @@
 """Models of the user's own: ``package.module:attribute``, ``file.py:attribute`` and ``notebook.ipynb:attribute``."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import importlib

@@ -1,7 +1,5 @@
 """What models and pipelines of diffusers are made of and called with, where no words and no weights are there."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import re

@@ -13,8 +13,6 @@ configuration. The file of a library has three parts:
 The files are part of the package, so their expressions are as trustworthy as its code.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 What is made on MPS is in the trace.  A tensor of the CPU is not, before it meets MPS: its maker's line is kept here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys

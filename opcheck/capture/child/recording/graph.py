@@ -4,8 +4,6 @@ The graph is the interchange: one ``call_function`` node a call, in the order of
 ``node.meta["op_call"]``.  It can be run again, printed as code, or exported.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re

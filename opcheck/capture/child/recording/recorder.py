@@ -1,7 +1,5 @@
 """Records operator calls as they happen, with the module and the line of the user's code that made them."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import os

@@ -1,7 +1,5 @@
 """The tensors of a run: their names while it runs, never the tensors, and how long their memory is held."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

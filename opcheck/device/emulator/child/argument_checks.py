@@ -8,8 +8,6 @@ MPSStream's buffer of errors, and Python raises torch.AcceleratorError when the 
 (c10/metal/error.h, since 2.10); the emulation raises at the call.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping

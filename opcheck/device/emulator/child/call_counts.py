@@ -1,7 +1,5 @@
 """Counts the calls of a run; equal calls share a row, so that a loop takes no memory."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections import Counter

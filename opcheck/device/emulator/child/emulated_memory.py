@@ -1,7 +1,5 @@
 """The allocator of the emulated Mac: figures of ``torch.mps``, its limit, and what buffers of many sizes cost."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator

@@ -1,7 +1,5 @@
 """The simulator with values: every tensor on MPS has a real CPU tensor, of any size."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Verdicts have the errors of the target. Where the CPU's kernel, which computes i
 program gets the error that a Mac raises, as far as it is known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs a model on the emulated Mac with values: its calls are computed by the release's own kernels, too."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 on a Mac also runs on fake tensors, and calls no kernel of MPS.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import functools

@@ -1,7 +1,5 @@
 """Evaluate the conditions of statements on the values of a call (``values`` in the op lists)."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping

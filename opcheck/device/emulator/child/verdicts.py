@@ -1,7 +1,5 @@
 """Judges calls as they happen; equal calls are judged once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The formulas are those of torchvision/csrc/ops/cpu (0.17 to 0.29). Only ``opchec
 an audit has no values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Records, in the process of the program, each call on mps with its line, and each warning."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

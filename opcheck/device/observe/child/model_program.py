@@ -3,8 +3,6 @@
 ``opcheck run`` observes it like any other program; its only argument is a file with the request as JSON.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 operators whose results on it are wrong (``aten::erf``), that raise (``?aten::erf``) or abort (``!aten::erf``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping

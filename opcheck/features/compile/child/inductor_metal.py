@@ -7,8 +7,6 @@ hands the source to Metal, which is answered here.  Autograd never sees ``mps``.
 Where this torch lacks a name, ``compilation.missing_for_metal()`` names it and nothing is compiled.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import logging

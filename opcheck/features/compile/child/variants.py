@@ -1,7 +1,5 @@
 """Tries one variant of torch.compile on a real module: whether it compiles, and how far it is from eager."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import math

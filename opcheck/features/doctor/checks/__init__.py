@@ -1,7 +1,5 @@
 """The rules of ``opcheck doctor``, in a file for each thing that they look at."""
 
-from __future__ import annotations
-
 from opcheck.common.catalogue import discover
 from opcheck.features.doctor.check import DoctorRule
 

@@ -1,7 +1,5 @@
 """Counts the outcomes and measures the times of a comparison's calls, and makes records of them."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import Counter

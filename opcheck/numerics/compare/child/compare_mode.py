@@ -3,8 +3,6 @@
 Each call is made again from the device's own inputs: the loss of an earlier call does not count against a later call.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

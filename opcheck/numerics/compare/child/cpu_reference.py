@@ -1,7 +1,5 @@
 """Repeats a device's call on the CPU: in float64, and in its own dtype."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping

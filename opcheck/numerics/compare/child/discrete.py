@@ -1,7 +1,5 @@
 """Handles results with several right answers: ties, bases of a space, floating numbers that no integer represents."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes the first wrong call as a program of its own: its inputs and a script that needs torch alone."""
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Computes one call by the release's kernels on the program's own values, next to what the CPU computed."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What a run with kernels has: the kernels of its release, the check of each call, and the tally."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """Counts which calls of a run the kernels computed, and keeps the wrong results by line; takes no memory in a loop."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Keeps the launches of calls that differ in nothing but their numbers, so that a loop binds each call once."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from torch import Tensor

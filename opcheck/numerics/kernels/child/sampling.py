@@ -1,7 +1,5 @@
 """Cuts calls with many results to a few blocks of neighbours: whole threadgroups, drawn by a fixed seed."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Decides which results of a kernel leave the band of the CPU: a first look at all, and float64 for what differs."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import msgspec

@@ -1,7 +1,5 @@
 """Runs each call of a program, and follows the numbers that a float64 run would have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

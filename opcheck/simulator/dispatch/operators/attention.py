@@ -1,7 +1,5 @@
 """Scaled dot product attention: aten/src/ATen/native/transformers/attention.cpp, in six forms by release."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Convolutions: aten/src/ATen/native/Convolution.cpp and mps/operations/Convolution.mm (1.13 to 2.15)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Reading and writing by indices and by masks, embeddings and encodings, and the boxes that torchvision keeps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Products of matrices, decompositions and what is made of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

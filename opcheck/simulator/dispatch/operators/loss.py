@@ -1,7 +1,5 @@
 """Losses and distances: aten/src/ATen/native/Loss.cpp, LossCTC.cpp, Distance.cpp."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Allocation, copies, aliases and views: operators that compute nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Normalizations, and the kernels of them that a Mac registers from Python."""
 
-from __future__ import annotations
-
 import torch
 
 from opcheck.common.versions import Target, Version

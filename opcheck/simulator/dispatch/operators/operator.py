@@ -1,7 +1,5 @@
 """Define what the simulation records about an operator in addition to its schema and the target's registrations."""
 
-from __future__ import annotations
-
 import contextlib
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence

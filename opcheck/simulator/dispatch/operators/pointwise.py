@@ -1,7 +1,5 @@
 """Functions of each element, and random numbers."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

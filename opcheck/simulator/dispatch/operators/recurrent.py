@@ -4,8 +4,6 @@ RNN.cpp (torch 1.13 to 2.15) computes the input gates of all steps in one ``line
 CPU, which the simulated tensor seems to be to C++; on a Mac each step computes its own.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable, Sequence

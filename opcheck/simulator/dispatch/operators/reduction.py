@@ -1,7 +1,5 @@
 """Reductions, comparisons to one answer, histograms, sets of values and pooling."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
