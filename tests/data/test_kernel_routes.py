@@ -111,7 +111,10 @@ MANY, MANY_LARGE, MANY_WHOLE = (
     tensor(4, 4, 4, dtype="int64"),
 )
 IMAGE, FILTER, LONG_FILTER = tensor(1, 4, 8, 8), tensor(4, 4, 3, 3), tensor(4, 4, 1, 256)
-VOLUME, CUBE = tensor(1, 4, 8, 8, 8), tensor(4, 4, 3, 3, 3)
+VOLUME, CUBE, VOXEL = tensor(1, 4, 8, 8, 8), tensor(4, 4, 3, 3, 3), tensor(4, 4, 1, 1, 1)
+PATCH, CLIP = tensor(768, 3, 2, 16, 16), tensor(1, 3, 4, 224, 224)
+PATCHES = {"stride": (2, 16, 16), "result": tensor(1, 768, 2, 14, 14)}
+LINE = tensor(1, 4, 8)
 POOL = {"kernel_size": (2, 2), "stride": (2, 2), "ceil_mode": False, "divisor_override": None}
 
 
@@ -137,7 +140,13 @@ def backward(rows: TensorSpec, upper: TensorSpec) -> OpCall:
 
 def convolve(op: str, image: TensorSpec, weight: TensorSpec, **others: object) -> OpCall:
     first = {"aten::convolution": "input", "aten::_mps_convolution": "self"}.get(op, "grad_output")
-    own = {"padding": (0, 0), "dilation": (1, 1), "groups": 1, **others}
+    rank = len(image.shape) - 2
+    ones = (1,) * rank
+    own = {"padding": (0,) * rank, "dilation": ones, "stride": ones, "groups": 1} | others
+    if "backward" not in op and "result" not in own:
+        outer, taps = image.shape[2:], weight.shape[2:]
+        sizes = (size - taken + 1 for size, taken in zip(outer, taps, strict=True))
+        own["result"] = tensor(image.shape[0], weight.shape[0], *(max(1, size) for size in sizes))
     inner = (
         "aten::mps_convolution_transpose_backward" if "backward" in op else "aten::_mps_convolution"
     )
@@ -253,18 +262,39 @@ CONDITIONS = [
     (convolve("aten::_mps_convolution", IMAGE, FILTER), "2.15", "15.0", "graph"),
     (convolve("aten::_mps_convolution", IMAGE, LONG_FILTER), "2.14", "15.0", "metal"),
     (convolve("aten::_mps_convolution", tensor(1, 4, 1, 8), tensor(4, 4, 1, 3)), "2.14", "15.0", "graph"),
-    (convolve("aten::_mps_convolution", tensor(1, 4, 1, 8), tensor(4, 4, 1, 3)), "2.15", "15.0", "either"),
+    (convolve("aten::_mps_convolution", tensor(1, 4, 1, 8), tensor(4, 4, 1, 3)), "2.15", "15.0", "metal"),
+    (convolve("aten::_mps_convolution", tensor(1, 9000, 1, 8), tensor(16, 9000, 1, 4)), "2.15", "15.0", "either"),
     (convolve("aten::_mps_convolution", IMAGE, LONG_FILTER), "2.15", "15.0", "metal"),
-    (convolve("aten::_mps_convolution", VOLUME, CUBE), "2.14", "15.0", "either"),
-    (convolve("aten::_mps_convolution", VOLUME, CUBE, groups=2), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", VOLUME, CUBE), "2.14", "15.0", "either"),
-    (convolve("aten::convolution", IMAGE, FILTER), "2.15", "15.0", "graph"),
-    (convolve("aten::convolution", tensor(1, 4, 8), tensor(4, 4, 3)), "2.14", "15.0", "graph"),
-    (convolve("aten::convolution", tensor(1, 4, 8), tensor(4, 4, 3)), "2.15", "15.0", "either"),
-    (convolve("aten::convolution", tensor(1, 4, 8), tensor(4, 4, 256)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", VOLUME, CUBE), "2.15", "15.0", "either"),
+    (convolve("aten::_mps_convolution", VOLUME, CUBE), "2.14", "15.0", "metal"),
+    (convolve("aten::_mps_convolution", VOLUME, VOXEL, groups=2), "2.15", "15.0", "metal"),
+    # ConvolutionHeuristics.cpp, conv3d_prefer_im2col, and Convolution.mm, conv3d_is_pointwise
+    (convolve("aten::convolution", VOLUME, CUBE), "2.14", "15.0", "metal"),
+    (convolve("aten::convolution", VOLUME, CUBE), "2.15", "15.0", "metal"),
     (convolve("aten::convolution", VOLUME, CUBE, groups=4), "2.15", "15.0", "metal"),
     (convolve("aten::convolution", VOLUME, CUBE, dilation=(1, 2, 1)), "2.14", "15.0", "metal"),
+    (convolve("aten::convolution", VOLUME, VOXEL), "2.14", "15.0", "graph"),
+    (convolve("aten::convolution", VOLUME, VOXEL), "2.15", "15.0", "graph"),
+    (convolve("aten::convolution", VOLUME, VOXEL, stride=(2, 2, 2)), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", VOLUME, tensor(1, 4, 1, 1, 1)), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", CLIP, PATCH, **PATCHES), "2.14", "15.0", "graph"),
+    (convolve("aten::convolution", CLIP, PATCH, **PATCHES), "2.15", "15.0", "graph"),
+    (convolve("aten::convolution", CLIP, PATCH, **PATCHES | {"stride": (1, 16, 16)}), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(8, 512, 3, 3, 3)), "2.15", "15.0", "graph"),
+    (convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(16, 2048, 3, 3, 3)), "2.15", "15.0", "either"),
+    (convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(16, 2048, 3, 3, 3)), "2.14", "15.0", "either"),
+    (convolve("aten::convolution", tensor(2, 512, 4, 4, 4), tensor(8, 512, 3, 3, 3)), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", IMAGE, LONG_FILTER), "2.14", "15.0", "metal"),
+    (convolve("aten::convolution", IMAGE, FILTER), "2.15", "15.0", "graph"),
+    # Convolution.mm, conv1d_metal_forward
+    (convolve("aten::convolution", LINE, tensor(4, 4, 3)), "2.14", "15.0", "graph"),
+    (convolve("aten::convolution", LINE, tensor(4, 4, 3)), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", LINE, tensor(4, 1, 3), groups=4), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", LINE, tensor(4, 4, 256)), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", tensor(2, 4, 8), tensor(4, 4, 8)), "2.15", "15.0", "graph"),
+    (convolve("aten::convolution", LINE, tensor(4, 4, 8)), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", tensor(1, 2048, 8), tensor(4, 2048, 5)), "2.15", "15.0", "graph"),
+    (convolve("aten::convolution", tensor(9, 2048, 8), tensor(4, 2048, 5)), "2.15", "15.0", "metal"),
+    (convolve("aten::convolution", tensor(2, 9000, 4), tensor(16, 9000, 4)), "2.15", "15.0", "either"),
     (convolve("aten::convolution_backward", IMAGE, FILTER), "2.14", "15.0", "graph"),
     (convolve("aten::convolution_backward", IMAGE, FILTER), "2.15", "15.0", "graph"),
     (convolve("aten::convolution_backward", IMAGE, LONG_FILTER), "2.15", "15.0", "either"),
@@ -284,12 +314,17 @@ CONDITIONS = [
     (call("aten::_adaptive_avg_pool2d", self=IMAGE, output_size=(16, 16)), "2.15", "15.0", "either"),
     (call("aten::_adaptive_avg_pool2d_backward", grad_output=FILTER, self=IMAGE), "2.15", "15.0", "graph"),
     (call("aten::_adaptive_avg_pool2d_backward", grad_output=IMAGE, self=FILTER), "2.15", "15.0", "either"),
+    (call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(8, 7)), "2.9", "15.0", "graph"),
     (call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(8, 7)), "2.12", "15.0", "graph"),
     (call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(4, 8)), "2.12", "15.0", "metal"),
     # UnaryOps.mm, cumulative_op_impl
     (call("aten::cumsum", self=SMALL, dim=0, dtype=None), "2.12", "15.0", "graph"),
     (call("aten::cumsum", self=WAVES, dim=0, dtype=None), "2.12", "15.0", "metal"),
     (call("aten::cumsum", self=SMALL, dim=0, dtype="complex64"), "2.12", "15.0", "either"),
+    # Distance.cpp, cdist_impl
+    (call("aten::_cdist_forward", x1=SMALL, x2=SMALL, p=2.0, compute_mode=None), "2.15", "15.0", "metal"),
+    (call("aten::_cdist_forward", x1=SMALL, x2=TALL, p=2.0, compute_mode=None), "2.15", "15.0", "either"),
+    (call("aten::_cdist_forward", x1=SMALL, x2=TALL, p=1.0, compute_mode=None), "2.13", "15.0", "metal"),
     # Attention.mm, _scaled_dot_product_attention_math_mps
     (attend(4, 64), "2.12", "15.0", "metal"),
     (attend(4, 256), "2.12", "15.0", "graph"),
