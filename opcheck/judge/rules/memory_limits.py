@@ -1,5 +1,7 @@
 """The memory of a run: more than the GPU of a Mac gives, or a tensor beyond what MPSGraph can describe."""
 
+
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, get_args
@@ -112,23 +114,26 @@ def _report_growth(entries: Sequence[MemoryGrowth], kind: GrowthKind, *, is_seen
 
 # -- OC131: a tensor beyond what MPSGraph can describe, in a call that no statement of the op lists covers --
 
-#: What comes of the limit by the route of a call; the other routes describe no tensor to Apple's libraries.
-_EFFECTS = {
-    "graph": "MPSGraph computes the call, and fails",
-    "mps": "an MPS kernel computes the call, and fails",
-    "either": "where the kernel goes through MPSGraph, it fails",
-    "unknown": "where the kernel goes through MPSGraph, it fails",
+#: What computes a call beyond a limit, by its route; the other routes describe no tensor to Apple's libraries.
+_COMPUTED = {
+    "graph": "MPSGraph computes the call, and",
+    "mps": "an MPS kernel computes the call, and",
+    "either": "where the kernel goes through MPSGraph, it",
+    "unknown": "where the kernel goes through MPSGraph, it",
 }
 #: Operators that a finding names.
 _OPERATORS = 3
 
 
 class _Limit(NamedTuple):
-    """What an MPSNDArray cannot be, and what then ends the program, by release."""
+    """What an MPSNDArray cannot be, and what comes of it on some versions of macOS."""
 
     name: str
     passes: Callable[[TensorSpec], bool]
-    prints: tuple[tuple[Span, str], ...]
+    effect: str
+    macos: Span = Span()
+    #: what the program ends with, by release
+    prints: tuple[tuple[Span, str], ...] = ()
 
     def is_passed_by(self, spec: TensorSpec) -> bool:
         """Return whether a tensor is beyond the limit."""
@@ -139,8 +144,9 @@ _LIMITS = (
     _Limit(
         "a dimension above 2**31 - 1",
         lambda spec: max(spec.shape) > 2**31 - 1,
+        "fails",
         # OperationUtils.mm: the texts of the wheels of 2.9 to 2.15.
-        (
+        prints=(
             (
                 Span(since=Version(2, 13)),
                 "MPSGraph does not support tensor dims larger than INT_MAX",
@@ -155,7 +161,16 @@ _LIMITS = (
     _Limit(
         "more than 2**32 bytes",
         lambda spec: spec.nbytes > 2**32,
+        "may fail",
+        Span(until=Version(26, 0)),
         ((Span(), "Error: total bytes of NDArray > 2**32"),),
+    ),
+    # Reports of macOS 26 and 27 have tensors of more bytes, and wrong values beyond this many elements (OC131.md).
+    _Limit(
+        "more than 2**32 elements",
+        lambda spec: math.prod(spec.shape) > 2**32,
+        "may give wrong values",
+        Span(since=Version(26, 0)),
     ),
 )
 
@@ -164,18 +179,20 @@ _LIMITS = (
 def find_large_tensors(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for all calls that take or make a tensor beyond a limit."""
     unwritten = never_written(audited.trace, audited.target)
+    limits = [limit for limit in _LIMITS if audited.target.macos in limit.macos]
     beyond: dict[tuple[_Limit, str], list[tuple[OpCall, TensorSpec]]] = {}
     for call, verdict in zip(audited.trace.calls, audited.verdicts, strict=True):
         if verdict.status != "native" or verdict.limitations or is_view(call):
             continue
         specs = [each for each in (*call.inputs, *call.outputs) if each.storage not in unwritten]
         largest = max(specs, key=lambda spec: spec.nbytes, default=None)
-        limit = next((limit for limit in _LIMITS if any(map(limit.is_passed_by, specs))), None)
-        if limit is None or largest is None:
+        limit = next((limit for limit in limits if any(map(limit.is_passed_by, specs))), None)
+        # A statement on wrong values says more of them.
+        if limit is None or largest is None or (verdict.advisories and not limit.prints):
             continue
-        effect = _EFFECTS.get(route_of(call, verdict, audited.target, audited.lists))
-        if effect:
-            beyond.setdefault((limit, effect), []).append((call, largest))
+        computed = _COMPUTED.get(route_of(call, verdict, audited.target, audited.lists))
+        if computed:
+            beyond.setdefault((limit, f"{computed} {limit.effect}"), []).append((call, largest))
     for (limit, effect), calls in beyond.items():
         yield _report_tensors(audited.target, limit, effect, calls)
 
@@ -190,7 +207,7 @@ def _report_tensors(
         message=f"{and_more(ops, _OPERATORS)}: {largest} has {limit.name}; {effect}",
         hint="split the tensor: a smaller batch, chunks along its largest dimension",
         op=ops[0] if len(ops) == 1 else "",
-        prints=next(text for span, text in limit.prints if target.torch in span),
+        prints=next((text for span, text in limit.prints if target.torch in span), ""),
         locations=tuple(
             GroupLocation.at(location, module=module, count=count, phase=phase)
             for (location, module, phase), count in places.items()
