@@ -62,6 +62,14 @@ def ways(lists: OpLists, op: str, line: str) -> tuple[str, ...]:
     return route.ways or (route.kind,)
 
 
+def is_decided(lists: OpLists, op: str, target: Target) -> bool:
+    """Return whether it is known how a kernel with several ways chooses among them."""
+    line = str(target.torch)
+    computing = {*ways(lists, op, line)} - {"cpu"}
+    falls_back = any(s.effect == "falls_back" for s in lists.statements.for_op(op, line))
+    return bool(routes(lists).choice_of(op, target)) or (falls_back and len(computing) == 1)
+
+
 def notes(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]:
     """Return how many overloads the notes of a release name, and those that have no Metal kernel there."""
     moved = json.loads(NOTES.read_text(encoding="utf-8"))["moved"]
@@ -102,8 +110,8 @@ def document(lists: OpLists) -> Iterator[Block]:
     yield Lines(
         (
             "Overloads with an MPS kernel, by what their code reaches in the wheel (op_lists/README.md, routes.json).",
-            "Several ways: the kernel, or what it calls, has more than one; where the condition is known, which",
-            "op_lists/routes.yaml has, a call has one route.",
+            "Several ways: the kernel, or what it calls, has more than one.  Where the condition is known, from",
+            "op_lists/routes.yaml or from a statement on a CPU fallback, a call has one route, and the overload is decided.",
         )
     )
     rows = []
@@ -113,11 +121,12 @@ def document(lists: OpLists) -> Iterator[Block]:
         found = Counter(kinds.values())
         total, unknown = found.total(), found["unknown"]
         target = Target(torch=release.version, macos=release.minimum)
-        chosen = [
-            op for op in native if kinds[op] == "either" and routes(lists).choice_of(op, target)
-        ]
+        several = [op for op in native if kinds[op] == "either"]
+        chosen = [op for op in several if is_decided(lists, op, target)]
+        single = total - found["either"] - unknown
         shares = (
-            percent(total - found["either"] - unknown, total),
+            percent(single, total),
+            percent(single + len(chosen), total),
             percent(total - unknown, total),
         )
         rows.append(
@@ -131,7 +140,8 @@ def document(lists: OpLists) -> Iterator[Block]:
         )
     words = (ROUTE_WORDS[kind] for kind in ROUTES)
     yield Table(
-        ("torch", "overloads", *words, "condition known", "one route", "not unknown"), tuple(rows)
+        ("torch", "overloads", *words, "condition known", "one route", "decided", "not unknown"),
+        tuple(rows),
     )
     sections = (
         disagreements(lists, "pairs"),
