@@ -186,6 +186,10 @@ class KernelRoutes:
             return frozenset({ways[-1].route}), tuple(names.split())
         if word != CALLS:
             kinds, kernels = _kinds(word), tuple(names.split())
+            chosen = {way.route for way in ways}
+            if ways and ways[-1].condition == "True" and "either" not in chosen:
+                # Code that this overload never comes to is no way of it.
+                kinds &= chosen
         else:
             called = [name for name in names.split() if "::" in name]
             computing = [name for name in called if not is_bookkeeping(name)]

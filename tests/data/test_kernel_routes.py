@@ -320,6 +320,13 @@ CONDITIONS = [
     (call("aten::cumsum", self=SMALL, dim=0, dtype=None), "2.12", "15.0", "graph"),
     (call("aten::cumsum", self=WAVES, dim=0, dtype=None), "2.12", "15.0", "metal"),
     (call("aten::cumsum", self=SMALL, dim=0, dtype="complex64"), "2.12", "15.0", "either"),
+    # Unique.mm, _unique_impl_mps
+    (call("aten::_unique2", self=SMALL), "2.15", "15.0", "metal"),
+    (call("aten::unique_consecutive", self=SMALL, dim=None), "2.15", "15.0", "metal"),
+    (call("aten::unique_consecutive", self=SMALL, dim=0), "2.15", "15.0", "graph"),
+    (call("aten::unique_dim_consecutive", self=SMALL, dim=0), "2.15", "15.0", "graph"),
+    # ReduceOps.mm, std_mean_mps: both ways in each call
+    (call("aten::std_mean.correction", self=SMALL), "2.15", "15.0", "either"),
     # Distance.cpp, cdist_impl
     (call("aten::_cdist_forward", x1=SMALL, x2=SMALL, p=2.0, compute_mode=None), "2.15", "15.0", "metal"),
     (call("aten::_cdist_forward", x1=SMALL, x2=TALL, p=2.0, compute_mode=None), "2.15", "15.0", "either"),
@@ -380,8 +387,15 @@ def test_each_choice_is_one_of_the_ways_that_the_kernels_have() -> None:
         for line in (each.line for each in lists.releases if each.version in choice.torch):
             for op in choice.ops:
                 route = table.of_operators((op,), line)
-                wrong = {way.route for way in choice.ways} - {*route.ways, "either"}
+                wrong = {way.route for way in choice.ways} - {route.kind, *route.ways, "either"}
                 assert not wrong, (op, line, route, wrong)
+
+
+def test_a_way_that_an_overload_never_takes_is_none_of_its_own() -> None:
+    table = routes(load())
+    assert table.of_operators(("aten::_unique2",), "2.15").kind == "metal"
+    assert table.of_operators(("aten::unique_dim_consecutive",), "2.15").kind == "graph"
+    assert table.of_operators(("aten::unique_consecutive",), "2.15").ways == ("graph", "metal")
 
 
 def test_an_operator_without_data_is_unknown() -> None:
