@@ -33,8 +33,9 @@ _SECTIONS = {
 {number} pairs of an overload and a release were drawn at random and decided by reading the release's sources without
 the table: {agree} agree. They are of torch 1.13.1, 2.6.0 and 2.9.1, whose whole sources could be read.""",
     "sources and pull requests of all releases": """\
-60 pairs more were drawn from all releases since 2.0.  Where the sources of the release itself could not be read, those of
-the releases around it agree, or a pull request says what moved; both leave 3 pairs open.  Of {number} pairs {agree} agree.""",
+60 pairs more were drawn from all releases since 2.0.  Where the sources of the release itself could not be read,
+those of the releases around it agree, or a pull request says what moved; both leave 3 pairs open.
+Of {number} pairs {agree} agree.""",
     "the releases' notes": """\
 The notes of torch 2.9 to 2.14 say that {number} overloads moved to Metal or gained a Metal kernel:
 {agree} have one in that release.""",
@@ -111,7 +112,7 @@ def document(lists: OpLists) -> Iterator[Block]:
         (
             "Overloads with an MPS kernel, by what their code reaches in the wheel (op_lists/README.md, routes.json).",
             "Several ways: the kernel, or what it calls, has more than one.  Where the condition is known, from",
-            "op_lists/routes.yaml or from a statement on a CPU fallback, a call has one route, and the overload is decided.",
+            "op_lists/routes.yaml or from a statement on a CPU fallback, a call has one route: it is decided.",
         )
     )
     rows = []

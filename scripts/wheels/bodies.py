@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from opcheck.data.wheels.dispatcher import registrations
+from opcheck.data.wheels.dispatcher import Registration, registrations
 from opcheck.data.wheels.image import Image
 
 #: in the order in which the dispatcher tries them (c10/core/DispatchKeySet.cpp, OperatorEntry.cpp).
@@ -20,7 +20,7 @@ KEYS = (
 #: torchgen's Operators.cpp: every call through the dispatcher is at::_ops::<operator>_<overload>::call.
 OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")
 #: the kernel that the dispatcher enters with unboxed arguments.
-ENTRY = "wrap_kernel_functor_unboxed_"
+_ENTRY = "wrap_kernel_functor_unboxed_"
 #: a function of ATen (static functions, lambdas and methods of Tensor too), or code that the compiler outlined.
 _FOLLOWED = re.compile(r"__ZZ?NK?R?2at|_?OUTLINED_FUNCTION")
 #: their calls are the same in every body, or happen only on other devices.
@@ -43,18 +43,10 @@ def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]
     """
     named = {op.partition("::")[2].replace(".", "_"): op for op in operators}
     entries: dict[str, tuple[int, int]] = {}
-    for registration in registrations(image):
-        if (
-            registration.namespace != "aten"
-            or registration.name is None
-            or registration.key not in KEYS
-        ):
-            continue
+    for name, registration in native(image, lambda key: key in KEYS):
         rank = KEYS.index(registration.key)
-        name = f"aten::{registration.name.removeprefix('aten::')}"
-        for at in registration.addresses:
-            is_entry = any(ENTRY in symbol for symbol in image.names_at(at))
-            if is_entry and rank <= entries.get(name, (len(KEYS), 0))[0]:
+        for at in unboxed(image, registration):
+            if rank <= entries.get(name, (len(KEYS), 0))[0]:
                 entries[name] = rank, at
     return {
         name: tuple(sorted(_called(image, at, named) - {name}))
@@ -63,26 +55,51 @@ def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]
 
 
 def _called(image: Image, entry: int, named: dict[str, str]) -> set[str]:
-    texts: set[str] = set()
-    seen = {entry}
-    level = [entry]
-    for _ in range(_DEPTH):
-        below: list[int] = []
-        for at in level:
-            for target in branches(image.code(at), at):
-                if target in seen or not image.in_text(target):
-                    continue
-                seen.add(target)
-                symbols = image.names_at(target)
-                if not symbols:
-                    continue
-                operator = _operator(symbols)
-                if operator is not None:
-                    texts.add(named.get(operator, operator))
-                elif _is_part(symbols[0]):
-                    below.append(target)
-        level = below
-    return texts
+    called: set[str] = set()
+
+    def follows(_: int, target: int) -> bool:
+        symbols = image.names_at(target) if image.in_text(target) else ()
+        operator = _operator(symbols)
+        if operator is not None:
+            called.add(named.get(operator, operator))
+        return operator is None and bool(symbols) and _is_part(symbols[0])
+
+    walk({entry}, lambda at: branches(image.code(at), at), follows, _DEPTH)
+    return called
+
+
+def walk(
+    entries: Iterable[int],
+    targets: Callable[[int], Iterable[int]],
+    follows: Callable[[int, int], bool],
+    depth: int = 1000,
+) -> set[int]:
+    """Return the functions that the entries lead to, with the entries.
+
+    Args:
+        entries: where to start.
+        targets: what a function calls.
+        follows: called with a function and one that it calls: whether to go on from there.
+        depth: how many calls deep.
+    """
+    level, seen = {*entries}, set()
+    for _ in range(depth):
+        seen |= level
+        level = {to for at in level for to in targets(at) if follows(at, to)} - seen
+    return seen
+
+
+def native(image: Image, wanted: Callable[[str], bool]) -> Iterator[tuple[str, Registration]]:
+    """Yield the overloads of ATen that a library registers for some dispatch keys, as ``aten::add.Tensor``."""
+    for each in registrations(image):
+        if each.namespace == "aten" and each.name and wanted(each.key):
+            yield f"aten::{each.name.removeprefix('aten::')}", each
+
+
+def unboxed(image: Image, registration: Registration) -> list[int]:
+    """Return the functions that the dispatcher enters with unboxed arguments."""
+    addresses = sorted(registration.addresses)
+    return [at for at in addresses if any(_ENTRY in name for name in image.names_at(at))]
 
 
 def _operator(symbols: tuple[str, ...]) -> str | None:

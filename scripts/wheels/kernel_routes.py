@@ -12,10 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from opcheck.data.wheels.dispatcher import registrations
 from opcheck.data.wheels.image import Image
 from opcheck.kernels.kernel_names import WORDS, Named, parse
-from scripts.wheels.bodies import OPERATOR
+from scripts.wheels.bodies import OPERATOR, native, walk
 from scripts.wheels.routes import DTYPE, Code
 
 #: Functions of ATen and of the standard library that pass a lambda on, blocks, and code that the compiler outlined.
@@ -96,43 +95,37 @@ def routes(image: Image, names: Iterable[str]) -> dict[str, Route]:
     # A name that is joined from parts may be that of no kernel of this operator.
     code = Code(image, (), near=0)
     results = {}
-    for registration in registrations(image):
-        if registration.namespace == "aten" and registration.name and registration.key == "MPS":
-            route = _follow(code, registration.addresses, known)
-            if route:
-                results[f"aten::{registration.name.removeprefix('aten::')}"] = route
+    for name, registration in native(image, "MPS".__eq__):
+        if route := _follow(code, registration.addresses, known):
+            results[name] = route
     return results
 
 
 def _follow(code: Code, addresses: Iterable[int], known: Mapping[str, set[str]]) -> Route | None:
     """Return what a kernel reaches; None where it reaches a graph or an operator that computes, or no kernel."""
-    level = {at for at in addresses if code.image.in_text(at)}
-    seen = set(level)
-    strings: set[str] = set()
-    is_binary = False
-    for _ in range(_DEPTH):
-        below: set[int] = set()
-        for at in level:
-            casts = any(_BINARY in name for name in code.image.names_at(at))
-            is_binary |= casts
-            targets = code.targets(at)
-            strings |= code.texts(at)
-            for target in targets:
-                symbol = code.image.names_at(target)[0]
-                operator = OPERATOR.match(symbol)
-                if _GRAPH.search(symbol):
-                    return None
-                if operator and not casts:
-                    if not _MEMORY.fullmatch(operator["rest"][: int(operator["length"])]):
-                        return None
-                elif _FOLLOWED.match(symbol) and not _LEFT.search(symbol.partition("E")[0]):
-                    below.add(target)
-        level = below - seen
-        seen |= below
+    casting: set[int] = set()
+    others: set[int] = set()
+
+    def follows(at: int, target: int) -> bool:
+        symbol = code.image.names_at(target)[0]
+        operator = OPERATOR.match(symbol)
+        if any(_BINARY in name for name in code.image.names_at(at)):
+            casting.add(at)
+            operator = None
+        memory = operator and _MEMORY.fullmatch(operator["rest"][: int(operator["length"])])
+        if _GRAPH.search(symbol) or (operator and not memory):
+            others.add(target)
+        followed = not operator and _FOLLOWED.match(symbol) and not others
+        return bool(followed) and not _LEFT.search(symbol.partition("E")[0])
+
+    entries = filter(code.image.in_text, addresses)
+    strings = code.texts(walk(entries, code.targets, follows, _DEPTH))
+    if others:
+        return None
     kernels = {
         name
         for name in known
         if {name, f"{name}_"} & strings or any(s.startswith(f"{name}_{{") for s in strings)
     }
     texts = sorted(text for text in strings if "not implemented for" in text)
-    return Route(tuple(sorted(kernels)), tuple(texts), is_binary) if kernels else None
+    return Route(tuple(sorted(kernels)), tuple(texts), bool(casting)) if kernels else None

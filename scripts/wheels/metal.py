@@ -38,15 +38,6 @@ ANY = "*"
 SIZES = "#"
 
 
-def kernel_names(data: bytes) -> tuple[str, ...]:
-    """Return the names of a metallib's functions, in the order of the file.
-
-    Raises:
-        OpListError: not a metallib, or a damaged one.
-    """
-    return tuple(function.name for function in functions(data))
-
-
 def family(name: str) -> tuple[str, tuple[str, ...]]:
     """Return a kernel's name with ``*`` for each dtype, and these dtypes in their order.
 
@@ -95,5 +86,5 @@ def metal_families(image: Image) -> Mapping[str, str]:
     names: set[str] = set()
     for section in image.sections:
         if section.name in SECTIONS:
-            names.update(kernel_names(image.bytes_of(section)))
+            names.update(each.name for each in functions(image.bytes_of(section)))
     return families(names)

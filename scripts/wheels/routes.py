@@ -18,12 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opcheck.data.wheels.dispatcher import Registration, registrations
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.machine_code import Address, run
 from opcheck.data.wheels.stubs import mps_kernels
 from opcheck.kernels.kernel_names import WORDS, parse
-from scripts.wheels.bodies import ENTRY, OPERATOR, branches
+from scripts.wheels.bodies import OPERATOR, branches, native, unboxed, walk
 from scripts.wheels.checks import plain
 
 #: By mark the mangled names of the functions that only a kernel of its kind calls (OperationUtils.h and
@@ -106,49 +105,44 @@ class Code:
             self._texts[start] = frozenset(filter(None, texts))
         return self._targets[start]
 
-    def texts(self, start: int) -> frozenset[str]:
-        """Return the texts in the code of a function: names of kernels, texts of checks."""
-        self.targets(start)
-        return self._texts[start]
+    def texts(self, functions: Iterable[int]) -> frozenset[str]:
+        """Return the texts in the code of functions whose targets were read: names of kernels, texts of checks."""
+        return frozenset().union(*(self._texts[at] for at in functions))
 
     def reached(self, entry: int) -> Reached:
         """Return the marks and the calls of operators that a function reaches."""
         marks: set[str] = set()
         calls: set[str] = set()
-        texts: set[str] = set()
-        seen, left = {entry}, [entry]
-        while left:
-            at = left.pop()
-            below = self.targets(at) - seen
-            texts |= self.texts(at)
-            seen |= below
-            for target in below:
-                names = [name for name in self.image.names_at(target) if ".cold" not in name]
-                if not names:
-                    continue
-                mark = next((mark for mark, test in MARKS.items() if _has(test, names)), None)
-                operator = self._operator(names)
-                if mark is not None:
-                    marks.add(mark)
-                elif operator is not None:
-                    calls.add(operator)
-                elif _has(_FOLLOWED, names) and not _has(_SHARED, names):
-                    left.append(target)
-        return Reached(frozenset(marks), frozenset(calls), frozenset(texts))
+
+        def follows(_: int, target: int) -> bool:
+            names = self._names(target)
+            operator = self._operator(names)
+            if found := [mark for mark, test in MARKS.items() if _has(test, names)]:
+                marks.add(found[0])
+            elif operator is not None:
+                calls.add(operator)
+            else:
+                return _has(_FOLLOWED, names) and not _has(_SHARED, names)
+            return False
+
+        walked = walk({entry}, self.targets, follows)
+        return Reached(frozenset(marks), frozenset(calls), self.texts(walked))
 
     def entered(self, entry: int) -> set[str]:
         """Return the names of the functions that a function leads to, whatever they compute."""
-        seen, left = {entry}, [entry]
         names: set[str] = set()
-        while left:
-            for target in self.targets(left.pop()) - seen:
-                seen.add(target)
-                symbols = [name for name in self.image.names_at(target) if ".cold" not in name]
-                names.update(map(plain, symbols))
-                followed = _has(_FOLLOWED, symbols) or _has(_BELOW, symbols)
-                if followed and self._operator(symbols) is None:
-                    left.append(target)
+
+        def follows(_: int, target: int) -> bool:
+            symbols = self._names(target)
+            names.update(map(plain, symbols))
+            followed = _has(_FOLLOWED, symbols) or _has(_BELOW, symbols)
+            return followed and self._operator(symbols) is None
+
+        walk({entry}, self.targets, follows)
         return names
+
+    def _names(self, at: int) -> list[str]:
+        return [name for name in self.image.names_at(at) if ".cold" not in name]
 
     def _operator(self, names: Iterable[str]) -> str | None:
         for name in names:
@@ -174,12 +168,10 @@ def read_users(image: Image, functions: Collection[str]) -> Mapping[str, frozens
     """
     code = Code(image, ())
     users: dict[str, set[str]] = defaultdict(set)
-    for each in registrations(image):
-        entry = _entry(image, each)
-        if "MPS" not in each.key or each.namespace != "aten" or not each.name or entry is None:
-            continue
-        for function in code.entered(entry) & set(functions):
-            users[function].add(f"aten::{each.name.removeprefix('aten::')}")
+    for name, each in native(image, lambda key: "MPS" in key):
+        for entry in unboxed(image, each)[:1]:
+            for function in code.entered(entry) & set(functions):
+                users[function].add(name)
     return {function: frozenset(operators) for function, operators in users.items()}
 
 
@@ -195,11 +187,9 @@ def read_routes(image: Image, operators: Iterable[str]) -> Mapping[str, Reached 
     """
     code = Code(image, operators)
     results: dict[str, Reached | None] = {}
-    for each in registrations(image):
-        if each.key == "MPS" and each.namespace == "aten" and each.name is not None:
-            name = f"aten::{each.name.removeprefix('aten::')}"
-            entry = _entry(image, each)
-            results[name] = _with_cpu(name, code.reached(entry)) if entry else None
+    for name, each in native(image, "MPS".__eq__):
+        entries = unboxed(image, each)
+        results[name] = _with_cpu(name, code.reached(entries[0])) if entries else None
     return results
 
 
@@ -217,16 +207,6 @@ def _with_cpu(name: str, reached: Reached) -> Reached:
 
 def _operator_of(name: str) -> str:
     return name.partition(".")[0].rstrip("_")
-
-
-def _entry(image: Image, registration: Registration) -> int | None:
-    """Return the function that the dispatcher enters with unboxed arguments."""
-    entries = (
-        at
-        for at in sorted(registration.addresses)
-        if any(ENTRY in name for name in image.names_at(at))
-    )
-    return next(entries, None)
 
 
 def _immediates(code: bytes, reach: int = 2) -> Iterator[str]:

@@ -26,6 +26,7 @@ from opcheck.data.statement_model import ErrorText, Statement, StatementEvidence
 from opcheck.data.statements import load_statements
 from opcheck.data.triage import TEXTS, fragments
 from opcheck.data.wheels.image import Image, Section
+from opcheck.data.wheels.metallib import functions
 from scripts.wheels import checks, extracted, metal
 from scripts.wheels.extracted import (
     EMPTY,
@@ -55,8 +56,8 @@ def metallib(*names: str) -> bytes:
 
 def test_the_kernels_of_a_metallib_are_read_in_order() -> None:
     names = ("add_dense_float_half", "naive_matmul_bfloat")
-    assert metal.kernel_names(metallib(*names)) == names
-    assert metal.kernel_names(metallib()) == ()
+    assert tuple(each.name for each in functions(metallib(*names))) == names
+    assert functions(metallib()) == ()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_the_kernels_of_a_metallib_are_read_in_order() -> None:
 )
 def test_what_is_no_metallib_is_refused(data: bytes) -> None:
     with pytest.raises(OpListError):
-        metal.kernel_names(data)
+        functions(data)
 
 
 @pytest.mark.parametrize(
