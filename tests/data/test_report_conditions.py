@@ -17,6 +17,7 @@ NUMBER, ELEMENT = tensor(device="cpu"), tensor(device="cpu", offset=1)
 EXPANDED = tensor(2, 8, 2, 2, stride=(0, 0, 0, 0))
 HEADS, MASK = tensor(1, 2, 4, 64), tensor(1, 1, 4, 1024)
 STRIDED = {"self": (TURNED, FLAT)}
+COLUMNS, TURNED_VIEW = tensor(4, 2, stride=(6, 1), offset=2), tensor(4, 6, stride=(1, 4), offset=24)
 EMPTY = {"self": (NOTHING, WHOLE)}
 #: Lost where the result has the layout of a transposed or channels_last tensor.
 STRIDED_RESULTS = (
@@ -191,8 +192,15 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "avg-pool-half-divisor-aborts": {"divisor_override": (3, None)},
     "reflection-pad1d-backward-65536": {"self": (tensor(1, 1, 65537), tensor(1, 1, 131072))},
-    "log-clamp-strided": STRIDED,
-    "unary-strided-out": {"out": (TURNED, FLAT)},
+    "log-clamp-strided": {"result": (TURNED, FLAT)},
+    "clamp-view": {"self": (COLUMNS, TURNED), "result": (COLUMNS, TURNED)},
+    "clamp-view-macos-14": {
+        "self": (tensor(4, offset=4), FLAT),
+        "result": (tensor(4, offset=4), FLAT),
+    },
+    "unary-strided-out": {"self": FLAT, "out": (TURNED, FLAT)},
+    "unary-view": {"self": (TURNED_VIEW, TURNED), "result": TURNED},
+    "unary-strided-input-2-0": {"self": (tensor(4, 6, stride=(1, 8)), TURNED), "result": TURNED},
     "unary-strided-int32": STRIDED,
     "clamp-integer-fractional-bound": {"self": (INTEGERS, WHOLE), "min": 0.5},
     "clamp-integer-dtype": {"self": INTEGERS, "min": (0.5, 1), "max": None},
