@@ -22,7 +22,7 @@ MACS = ("15.0", "26.0", "14.0", "13.0", "12.3", "26.3", "13.4")
 NAMES = [name for name, statement in LISTS.items() if statement.program and name not in LARGE]
 
 
-#: They catch what the CPU raises for an index; an audit, which computes known indices, ends there.
+#: They catch what the CPU raises for values; an audit, which computes known values, ends there.
 CAUGHT = [name for name in NAMES if "except " in LISTS[name].program]
 
 
