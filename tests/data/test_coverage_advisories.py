@@ -157,7 +157,7 @@ LONG = 32767
         ("addc-strided-output", {"result": TURNED}, True),
         ("addc-strided-output", {"result": FLAT}, False),
         ("addc-strided-output", {}, None),
-        ("where-strided-condition", {"condition": TURNED}, True),
+        ("where-strided-condition", {"result": TURNED}, True),
         ("masked-fill-strided", {"self": FLAT, "mask": FLAT}, False),
         ("masked-fill-strided", {"self": FLAT, "mask": tensor(6)}, True),
         ("index-select-2-31", {"self": tensor(2**20, 2**11)}, False),

@@ -204,6 +204,8 @@ CASES: dict[str, dict[str, Any]] = {
         "result": (tensor(4, offset=4), FLAT),
     },
     "unary-strided-out": {"self": FLAT, "out": (TURNED, FLAT)},
+    "where-strided": {"result": (TURNED, FLAT)},
+    "where-channels-last": {"self": (LAST, PLANE)},
     "unary-view": {"self": (TURNED_VIEW, TURNED), "result": TURNED},
     "unary-strided-input-2-0": {"self": (tensor(4, 6, stride=(1, 8)), TURNED), "result": TURNED},
     "unary-strided-int32": STRIDED,
