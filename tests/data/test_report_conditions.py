@@ -58,6 +58,7 @@ STRIDED_RESULTS = (
     "threshold-strided",
     "threshold-strided-macos-14",
     "unary-strided-1-13",
+    "upsample-channels-last-1-13",
 )
 #: Lost where the kernel makes its result in the memory format of self.
 CHANNELS_LAST = tuple(
