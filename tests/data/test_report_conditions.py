@@ -205,6 +205,7 @@ CASES: dict[str, dict[str, Any]] = {
         "result": (tensor(4, offset=4), FLAT),
     },
     "unary-strided-out": {"self": FLAT, "out": (TURNED, FLAT)},
+    "index-add-strided-2-5": {"result": (TURNED, FLAT)},
     "where-strided": {"result": (TURNED, FLAT)},
     "where-channels-last": {"self": (LAST, PLANE)},
     "unary-view": {"self": (TURNED_VIEW, TURNED), "result": TURNED},
