@@ -8,8 +8,6 @@ many have each status, the names that are unknown, the names that mean no operat
 reasons the names that are left out.  Exits with 1 if a name is unknown or nameless.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import inspect

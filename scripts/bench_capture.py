@@ -8,8 +8,6 @@ Each figure comes from a process of its own.  ``cold`` is the first forward of t
     python -m scripts.bench_capture [MODEL ...] [--torch 2.13] [--train]
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gc

@@ -7,8 +7,6 @@ Inductor imported and prepared, with Inductor's caches off; the first call minus
 The side-compile includes the eager run of the graph, as a user's does.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import warnings

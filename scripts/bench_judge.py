@@ -6,8 +6,6 @@ Prints for each model how many captures serve all targets, and the milliseconds 
 short way (opcheck/judge/target_summary.py) and as a whole report, with their ratio.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import timeit

@@ -7,8 +7,6 @@ kernels.  Times are of the processor, the best of five.
     python -m scripts.bench_numbers [GROUP ...] [--torch 2.15.0] [--elements 1000000] [--loop]
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 import timeit

@@ -8,8 +8,6 @@ line the last column compares 100,000 lines with 10,000: near 1, the time grows 
     python scripts/bench_scan.py [NAME ...]
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 python scripts/bench_sweep.py [MODELS ...]
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -6,8 +6,6 @@ Prints for each model the milliseconds of an audit without a cache, of the work 
 estimates, and their share of the audit; exits with 1 where that is above a twentieth.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import sys

@@ -1,7 +1,5 @@
 """Writes what was recorded of each release as one file, in which an entry has a row only where it changes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -7,8 +7,6 @@ Usage: python -m scripts.calibrate_time {capture | fit | page}
 were fitted without it; ``page`` writes the table of docs/explanation/time.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

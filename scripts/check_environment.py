@@ -8,8 +8,6 @@ are said to read it, and in no other; an invented one in none; a name that the f
 is a difference too.  --write records what was found in op_lists/environment.found.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -10,8 +10,6 @@ A body is compared by what it calls through the dispatcher, all of its branches 
 judged by the older release's registrations.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -6,8 +6,6 @@ the cache, else downloaded), runs it and the installed one, as opcheck replaces 
 native in the release is called by one of the two alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import re

@@ -6,8 +6,6 @@ A cell is what ``opcheck compile`` says for that release: the target's own Metal
 installed Inductor did the rest.  Needs the wheels of the cache; some minutes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ Runs each program of op_lists/compile_reports.yaml for Metal as its release writ
 and writes reports/compile_reports.md and the counts of docs/explanation/compile.md.  A few minutes.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import warnings

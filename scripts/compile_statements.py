@@ -5,8 +5,6 @@ of the torch that is installed.  An operator that it lacks keeps what was compil
 nothing was, a condition cannot be told where an argument is left to its default.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Copies of public repositories, with their history, on which the trials run: ``DIR/OWNER+NAME/repo``."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

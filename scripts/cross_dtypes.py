@@ -13,8 +13,6 @@ kernels speaks of the operator of the same name.  A dtype without a kernel of it
 recordings of ``python -m scripts.run_opinfo_all`` are on this machine, each contradiction is printed with its cause.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

@@ -8,8 +8,6 @@
 The models are those of device_models.py; a wrong GELU is planted by planted/sitecustomize.py, to be found and named.
 """
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

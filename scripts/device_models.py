@@ -1,7 +1,5 @@
 """Two models without a library, small ones of their kinds, for reports/compare_*.md; nothing to run."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -8,8 +8,6 @@ wheel unless releases are named: it fails where a statement claims a text in a r
 does not hold it.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

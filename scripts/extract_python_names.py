@@ -9,8 +9,6 @@ argument is listed if a release has its function or method without it; those of 
 native_functions.yaml.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import json

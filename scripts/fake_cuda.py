@@ -4,8 +4,6 @@ Tensors stay on the CPU; what is asked of ``cuda`` is computed there.  The count
 names.  ``prove_fixes.py`` compares them before and after a fix.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -8,8 +8,6 @@ The first sample of every OpInfo that takes the dtype on the CPU goes through th
 ``--only`` names them.  ``--report`` writes ``reports/compile_opinfo.md`` from it.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import sys

@@ -3,8 +3,6 @@
 Run in an environment that holds the release: python -m scripts.opinfo_lists [--samples 16] [--older 2.7 2.6 ...]
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

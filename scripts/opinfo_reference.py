@@ -8,8 +8,6 @@ expects a failure runs again with another seed, with new memory filled, and on c
 compared by ``torch.testing.assert_close``.  Writes op_lists/opinfo/reference.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

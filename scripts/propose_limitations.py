@@ -9,8 +9,6 @@ raise with that dtype itself; and no OpInfo that the CI expects to pass calls th
 that dtype in that argument in that release.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -8,8 +8,6 @@ what their tests import beside torch.  The tests run on the CPU, and under a tor
 home and no network.  With ``--write`` the table goes to ``reports/port_proof.md``.  Nothing of the projects is kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

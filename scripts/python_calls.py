@@ -8,8 +8,6 @@ call, as called sometimes.  An example that raises is named with its reason, and
 count.  A name whose installed Python calls an operator that the release lacks stays unknown there.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import fnmatch

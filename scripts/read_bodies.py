@@ -8,8 +8,6 @@ there, too, with the reason (`unknown`).  The result is op_lists/read_bodies.jso
 without a reason is printed, and makes the exit code 1.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import defaultdict
 from collections.abc import Iterator

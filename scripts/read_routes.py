@@ -7,8 +7,6 @@ changed.  A kernel whose code cannot be followed is ``unknown``.  ``--time`` wri
 the processor, and how many times as long the reading takes as opening the wheel; 1 where a release takes more than 180.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -11,8 +11,6 @@ runs on the CPU only with PYTORCH_ENABLE_MPS_FALLBACK=1 (the CI does not set it)
 failures that say nothing of MPS (op_lists/opinfo/reference.yaml) are not judged.
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 import json

@@ -6,8 +6,6 @@ Run from the top of the repository: the reports name files relative to it.  Time
 versions of the libraries give the same pages.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

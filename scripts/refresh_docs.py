@@ -14,8 +14,6 @@ A page is a small program. Its fenced blocks are read from top to bottom, in a f
 A command whose exit code is 2 or more is an error, unless the next command is ``echo $?``.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

@@ -5,8 +5,6 @@ Usage: python scripts/refresh_kernels.py RUN.json ...
 A run is what ``opcheck kernels test --torch 2.15 -o RUN.json`` wrote; the newest release is shown in full.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter, defaultdict

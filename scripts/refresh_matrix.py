@@ -4,8 +4,6 @@ The other formats are not kept: ``opcheck matrix -f html -o coverage.html`` make
 The same op lists give the same bytes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from opcheck.common.files import write_text

@@ -7,8 +7,6 @@ Layers beyond the first few of a stack of equal ones are left out: they make the
 run.  ``--again`` audits the named models (all, without names), also those that are kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import importlib

@@ -5,8 +5,6 @@
 Run from the top of the repository: the reports name files relative to it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

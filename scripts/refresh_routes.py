@@ -5,8 +5,6 @@ table, by the release's sources, or later by what the entry names; tests/data/ro
 of a release say moved to Metal.  The names of the Metal kernels are read from the wheels.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator

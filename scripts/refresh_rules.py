@@ -1,7 +1,5 @@
 """Write docs/rules/README.md, the index of the rules' pages."""
 
-from __future__ import annotations
-
 from opcheck.common.catalogue import groups, pages_folder
 from opcheck.common.files import write_text
 

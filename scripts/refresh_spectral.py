@@ -3,8 +3,6 @@
 Run from the top of the repository: the page names files relative to it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 Usage: python scripts/refresh_upstream.py [RELEASE]
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

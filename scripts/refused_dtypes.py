@@ -13,8 +13,6 @@ kept with the dtypes that the meta kernel, which every backend shares, refuses a
 the unsigned dtypes of more than 8 bits, which the database hardly lists.  The result is op_lists/refused_dtypes.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import functools

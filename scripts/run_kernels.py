@@ -8,8 +8,6 @@ found is kept in ``build/run_kernels.json``; operators that stand there are not 
 ``--only`` names them. ``--report`` writes ``reports/compile_kernels.md`` from it.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

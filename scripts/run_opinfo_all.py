@@ -5,8 +5,6 @@
 Each Linux build is a few GB and takes some minutes; the recordings are kept in ``~/.cache/opcheck/opinfo``.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -7,8 +7,6 @@ are put in one list, in the order of the reports, and the sample is drawn from i
 replacement.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 from pathlib import Path

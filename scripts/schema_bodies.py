@@ -10,8 +10,6 @@ op_lists/schema_bodies.json.  A body that no made arguments satisfy stays unknow
 printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import json

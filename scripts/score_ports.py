@@ -9,8 +9,6 @@ written to a temporary folder and scanned there; nothing of them is kept.
 An error counts as right where the port changed its line, or the file says under ``omitted`` that the port should have.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import tempfile

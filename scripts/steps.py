@@ -4,8 +4,6 @@ A step is up to date if the contents of what it reads, its command and the conte
 last successful run; ``build/steps.json`` keeps their digests.  A run that stopped goes on where it was.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex

@@ -7,8 +7,6 @@ without a GPU.  The environments are kept in ``~/.cache/opcheck/torch`` and take
 folder to have it made again.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

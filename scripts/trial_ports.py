@@ -8,8 +8,6 @@ only if something in the repository was changed.  With ``--write`` the table goe
 of the programs is kept.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ no function of that name.  Left out is what other statements refuse, and what Py
 is op_lists/limitations/from_kernels.yaml.  Releases before 2.6 compile their kernels on the Mac and cannot be read so.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -11,8 +11,6 @@ reports.  Writes reports/verify.md; each contradiction needs a reason in
 op_lists/opinfo/disagreements.yaml.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

@@ -4,8 +4,6 @@ The lists are literals in the body of functions of torch/testing/_internal/commo
 exist where an MPS device does; they are decorators on OpInfos, active for a test class, a test and a dtype.
 """
 
-from __future__ import annotations
-
 import copy
 import types
 import unittest

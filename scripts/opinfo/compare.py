@@ -1,7 +1,5 @@
 """Our verdict on each OpInfo and dtype, beside what PyTorch's CI expects.  No torch."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

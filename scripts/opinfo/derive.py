@@ -5,8 +5,6 @@
 Both are one OpInfo, API or overload a line, sorted, so that the same recordings give the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

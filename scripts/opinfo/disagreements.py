@@ -4,8 +4,6 @@ op_lists/opinfo/disagreements.yaml holds one entry a class and reason.  Every di
 entry, each OpInfo that it names included, must explain at least one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path

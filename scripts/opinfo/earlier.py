@@ -1,7 +1,5 @@
 """The calls of composites in releases without a recording, read from the libraries in the wheels (bodies.yaml)."""
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 from pathlib import Path

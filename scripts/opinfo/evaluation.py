@@ -4,8 +4,6 @@ An expected failure supports a limitation.  A pass alone does not prove that a c
 call may have fallen back, and the CI runs only the samples of PyTorch's operator database.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from pathlib import Path

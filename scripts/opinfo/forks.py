@@ -1,7 +1,5 @@
 """Work in child processes, so that a crash in torch's C++ ends a few operators and not the whole."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor

@@ -1,7 +1,5 @@
 """Runs OpInfos on the simulated Mac and keeps the calls, the composites entered, and every failure."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

@@ -1,7 +1,5 @@
 """Expected failures that say nothing of MPS: op_lists/opinfo/reference.yaml.  No torch."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

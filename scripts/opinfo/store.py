@@ -4,8 +4,6 @@ Kept outside of the repository (``~/.cache/opcheck/opinfo``), so that a changed 
 that release installed; what the repository holds is derived from it.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tries each operator of PyTorch's operator database, and keeps what came of it between runs."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter

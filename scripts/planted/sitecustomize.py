@@ -3,8 +3,6 @@
 GELU is a thousandth too large on the device that OPCHECK_PLANTED names (CUDA, CPU), in whatever starts with it.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from typing import Any

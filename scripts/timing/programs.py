@@ -1,7 +1,5 @@
 """The programs whose times others published, as far as their authors describe them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

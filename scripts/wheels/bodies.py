@@ -1,7 +1,5 @@
 """The operators that the C++ body of each composite calls, over all of its branches."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 

@@ -6,8 +6,6 @@ of a message prints that message.  The reader executes nothing and reads constan
 C++ joins from parts is listed as these parts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

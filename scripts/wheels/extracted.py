@@ -5,8 +5,6 @@ it; ``metal.json`` has the dtypes of the Metal kernels.  ``scripts/extract_limit
 the authors and reviewers of limitations; no verdict depends on them.  ``opcheck/data/triage.py`` reads the texts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -5,8 +5,6 @@ DispatchStubs whose MPS pointer is set and into Objective-C blocks.  It collects
 notes whether the code can reach an MPSGraph or another operator.  It executes nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The library of a release's macOS wheel, which is downloaded if the cache lacks it."""
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from collections.abc import Iterator

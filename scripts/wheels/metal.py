@@ -6,8 +6,6 @@ name is evidence that a kernel exists.  A missing name is no evidence against su
 cast, and operators that use MPSGraph, have no separate names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

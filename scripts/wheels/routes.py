@@ -9,8 +9,6 @@ All branches count together: a kernel that chooses between a graph and a Metal k
 not: the compiler puts them into functions named ``.cold``, which other functions may share.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
