@@ -23,8 +23,8 @@ _FIELDS = "air.struct_type_info"
 _INDIRECT = "air.indirect_argument"
 _BUFFERS = ("air.buffer", "air.indirect_buffer")
 _FLUSHED = '!"air.compile.denorms_disable"'
-#: The address space of threadgroup memory.
-THREADGROUP = 3
+#: The address spaces of memory that no kernel writes to, and of threadgroup memory.
+CONSTANT, THREADGROUP = 2, 3
 
 
 class Field(msgspec.Struct, frozen=True):

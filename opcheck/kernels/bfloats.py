@@ -109,7 +109,12 @@ def _call(match: re.Match[str], functions: dict[str, str]) -> str:
         body = [f"%f = {op} F %x, %y", narrowed]
     elif match.re is _COMPARED:
         result, name = "B", f"opcheck.fcmp.{op}.{_label(lanes)}"
-        body = [f"%r = fcmp {op} F %x, %y"]
+        # LLVM compares the bits of what it widens, with denormals that the processor takes for zero: not of a product.
+        kind, one = _kind_of("float", lanes), f"@opcheck.one.{_label(lanes)}"
+        ones = "splat (float 1.0)" if lanes else "1.0"
+        functions[one] = f"{one} = global {kind} {ones}"
+        body = [f"%one = load F, ptr {one}", *(f"%{each}0 = fmul F %{each}, %one" for each in "xy")]
+        body.append(f"%r = fcmp {op} F %x0, %y0")
     elif match.re is _NEGATED:
         body = ["%r = xor S %a, {-32768}"]
     elif match.re is _FROM:

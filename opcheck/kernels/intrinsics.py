@@ -38,8 +38,9 @@ _OUTSIDE = {
     "opcheck_barrier": "void {}()",
     "opcheck_step": "void {}()",
     "opcheck_simdgroup_barrier": "void {}()",
-    "opcheck_exchange": "ptr {}(ptr, i32, ptr, ptr)",
+    "opcheck_exchange": "ptr {}(ptr, i32)",
     "opcheck_folded": "ptr {}(ptr)",
+    "opcheck_here": "i32 {}()",
     "opcheck_lane": "i32 {}()",
     "opcheck_matrix": "void {}(ptr, ptr, ptr, ptr)",
 }
@@ -273,9 +274,9 @@ def _convert(base: str, suffixes: list[str], result: str, parameters: Types) -> 
 
 def _barriers(base: str, suffixes: list[str], result: str, _parameters: Types) -> str | None:
     if (base, suffixes) == ("wg", ["barrier"]):
-        return "  call void @opcheck_barrier()\n  ret void"
+        return f"  call void @opcheck_barrier() {_TOGETHER}\n  ret void"
     if (base, suffixes) == ("simdgroup", ["barrier"]):
-        return "  call void @opcheck_simdgroup_barrier()\n  ret void"
+        return f"  call void @opcheck_simdgroup_barrier() {_TOGETHER}\n  ret void"
     if base == "atomic" and suffixes == ["fence"]:
         return "  ret void"
     if base in {"get_simdgroup_size", "get_threads_per_simdgroup"}:
@@ -321,6 +322,8 @@ def _atomics(base: str, suffixes: list[str], result: str, parameters: Types) -> 
     return "\n".join(lines)
 
 
+#: Calls that stay where they are: lanes that wait in one place go on together.
+_TOGETHER = "convergent nomerge"
 #: The most bytes that a lane exchanges at once (threads.cpp, kWidest).
 _WIDEST = 16
 
@@ -337,12 +340,10 @@ def _slot(kind: str) -> int:
 def _exchange(kind: str, value: str, size: int = 0) -> str:
     """Deposit a value; then %here has the active lanes' bits, %lane the own, %all the values."""
     return f"""  %slot = alloca {kind}, align 16
-  %bits = alloca i32
-  %own = alloca i32
   store {kind} {value}, ptr %slot
-  %all = call ptr @opcheck_exchange(ptr %slot, i32 {size or _slot(kind)}, ptr %bits, ptr %own)
-  %here = load i32, ptr %bits
-  %lane = load i32, ptr %own
+  %all = call ptr @opcheck_exchange(ptr %slot, i32 {size or _slot(kind)}) {_TOGETHER}
+  %here = call i32 @opcheck_here() {_TOGETHER}
+  %lane = call i32 @opcheck_lane() {_TOGETHER}
 """
 
 
@@ -406,8 +407,8 @@ def _simd(base: str, suffixes: list[str], _result: str, parameters: Types) -> st
         )
     if action in {"any", "all"}:
         name = "or" if action == "any" else "and"
-        looped = _loop("i32", "%wide", _IDENTITY[name]("i32", ""), _combine(name, "i32", ""))
-        return f"  %wide = sext i1 %0 to i32\n{looped}\n  %b = trunc i32 %r to i1\n  ret i1 %b"
+        ending = "  %b = trunc i32 %r to i1\n  ret i1 %b"
+        return f"  %wide = sext i1 %0 to i32\n{_fold('i32', '%wide', name, '', '', ending)}"
     if action.startswith(("shuffle", "broadcast")):
         return _shuffle(action, kind)
     name = action.rpartition("_")[2]
@@ -416,38 +417,35 @@ def _simd(base: str, suffixes: list[str], _result: str, parameters: Types) -> st
     )
     if name not in _IDENTITY or kind.startswith("<") or (name != action and not bound):
         return None
-    looped = _loop(kind, "%0", _IDENTITY[name](kind, sign), _combine(name, kind, sign), bound)
-    return f"{looped}\n  ret {kind} %r"
+    return _fold(kind, "%0", name, sign, bound, f"  ret {kind} %r")
 
 
-def _loop(kind: str, value: str, identity: str, combine: str, bound: str = "") -> str:
+def _fold(kind: str, value: str, name: str, sign: str, bound: str, ending: str) -> str:
     """Fold the values of the active lanes, in their order, into %r: all of them, or of prefixes those before a lane.
 
-    The first lane that comes computes what each lane reads.
+    A function computes what each lane reads, once for all; its definition follows, up to its last line.
     """
-    own = {"": f"  br label %known\nknown:\n  %r = load {kind}, ptr %kept, align 1"}.get(
-        bound,
-        f"  br label %known\nknown:\n  %at = mul i32 %lane, {_slot(kind)}\n"
-        f"  %prefix = getelementptr i8, ptr %kept, i32 %at\n  %r = load {kind}, ptr %prefix, align 1",
-    )
-    kept = {"ult": "%total", "ule": "%f"}.get(bound)
+    function = f"@opcheck.fold.{name}{sign}{bound}.{kind}"
+    own = f"  %at = mul i32 %lane, {_slot(kind) if bound else 0}\n  %mine = getelementptr i8, ptr %kept, i32 %at\n"
     each = (
         f"  %put.at = mul i32 %i, {_slot(kind)}\n  %put = getelementptr i8, ptr %kept, i32 %put.at\n"
-        f"  store {kind} {kept}, ptr %put, align 1\n"
-    )  # fmt: skip
+        f"  store {kind} {'%total' if bound == 'ult' else '%f'}, ptr %put, align 1\n"
+    )
     last = "" if bound else f"  store {kind} %f, ptr %kept, align 1\n"
-    return (
-        f"  br label %entry\nentry:\n{_exchange(kind, value)}"
-        "  %which = alloca i32\n  %kept = call ptr @opcheck_folded(ptr %which)\n"
-        "  %mine = load i32, ptr %which\n  %is = trunc i32 %mine to i1\n"
-        "  br i1 %is, label %loop, label %known\nloop:\n"
+    fold = (
+        f"define internal void {function}(ptr %all, i32 %here, ptr %kept) nounwind {{\n"
+        "entry:\n  br label %loop\nloop:\n"
         "  %i = phi i32 [ 0, %entry ], [ %next, %loop ]\n"
-        f"  %total = phi {kind} [ {identity}, %entry ], [ %f, %loop ]\n"
-        f"{_take(kind, '%i', 'x')}{combine}"
+        f"  %total = phi {kind} [ {_IDENTITY[name](kind, sign)}, %entry ], [ %f, %loop ]\n"
+        f"{_take(kind, '%i', 'x')}{_combine(name, kind, sign)}"
         "  %shifted = lshr i32 %here, %i\n  %on = trunc i32 %shifted to i1\n"
         f"  %f = select i1 %on, {kind} %new, {kind} %total\n{each if bound else ''}"
         "  %next = add i32 %i, 1\n  %end = icmp eq i32 %next, 32\n"
-        f"  br i1 %end, label %done, label %loop\ndone:\n{last}{own}"
+        f"  br i1 %end, label %done, label %loop\ndone:\n{last}  ret void"
+    )
+    return (
+        f"{_exchange(kind, value)}  %kept = call ptr @opcheck_folded(ptr {function}) {_TOGETHER}\n"
+        f"{own}  %r = load {kind}, ptr %mine, align 1\n{ending}\n}}\n{fold}"
     )
 
 

@@ -20,7 +20,7 @@ import torch
 from opcheck.common import documents
 from opcheck.common.caches import load, require_private, store
 from opcheck.data.wheels.metallib import Function
-from opcheck.kernels import air, fibers, lowering, optimizing
+from opcheck.kernels import air, fibers, lowering
 from opcheck.kernels.lowering import Lowered
 from opcheck.kernels.optimizing import Optimizer
 
@@ -35,8 +35,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     arguments: tuple[air.KernelParameter, ...]
     together: bool
-    #: whether its threads are coroutines, and not fibers.
-    resumable: bool = False
+    #: whether its body runs the lanes of a simdgroup in a loop.
+    looped: bool = False
     missing: tuple[str, ...] = ()
     object: bytes = b""
     #: whether denormal numbers become zero, and whether an operation may be fused or not.
@@ -68,7 +68,6 @@ class KernelMachine:
             Optimizer(llvm, self._target_machine(2), self._features) if optimized else None
         )
         self._objects = cache / "objects" / self._key()
-        self._fibers: Any = None
 
     def _target_machine(self, level: int) -> Any:
         target = self._llvm.Target.from_default_triple()
@@ -86,6 +85,7 @@ class KernelMachine:
             "intrinsics.py",
             "lowering.py",
             "kernel_machine.py",
+            "lane_loops.py",
             "optimizing.py",
         )
         sources = [documents.read(folder / name) for name in names]
@@ -110,12 +110,11 @@ class KernelMachine:
 
     def _code(
         self, lowered: Lowered, name: str, arguments: tuple[air.KernelParameter, ...]
-    ) -> bytes:
+    ) -> tuple[bytes, bool]:
         if self._optimizer is None:
-            return self._emit(lowered.text)
-        optimized = self._optimizer.optimize(lowered, name, arguments)
-        code: bytes = self._targets[2].emit_object(optimized)
-        return code
+            return self._emit(lowered.text), False
+        optimized, looped = self._optimizer.optimize(lowered, name, arguments)
+        return self._targets[2].emit_object(optimized), looped
 
     def _load(self, emitted: bytes) -> Any:
         engine = self._llvm.create_mcjit_compiler(
@@ -148,14 +147,16 @@ class KernelMachine:
         try:
             arguments = air.arguments(text)
             lowered = lowering.lower(text, name, arguments)
-            emitted = b"" if lowered.missing else self._code(lowered, name, arguments)
+            emitted, looped = (
+                (b"", False) if lowered.missing else self._code(lowered, name, arguments)
+            )
         except (RuntimeError, ValueError) as error:
             raise KernelError(f"not compiled: {str(error).strip().splitlines()[0]}") from error
         return Compiled(
             name=name,
             arguments=arguments,
             together=lowered.together,
-            resumable=self._optimizer is not None and optimizing.is_resumable(lowered),
+            looped=looped,
             missing=lowered.missing,
             object=emitted,
             flushed=air.is_flushed(text),
@@ -175,17 +176,23 @@ class KernelMachine:
         return Kernel(compiled, self._load(compiled.object), dispatch)
 
     def _dispatch(self) -> Any:
-        if self._fibers is None:
-            path = fibers.library(self._cache)
+        path = fibers.library(self._cache)
+        if path.name not in _LIBRARIES:
             self._llvm.load_library_permanently(str(path))
-            self._fibers = ctypes.CDLL(str(path))
-            dispatch = self._fibers.opcheck_dispatch_chosen
+            dispatch = ctypes.CDLL(str(path)).opcheck_dispatch_lanes
             dispatch.restype = ctypes.c_char_p
-            pointer, number = ctypes.c_void_p, ctypes.c_uint
-            dispatch.argtypes = [*[pointer] * 5, ctypes.c_int, ctypes.c_int, pointer, number]
-        return self._fibers.opcheck_dispatch_chosen
+            dispatch.argtypes = [
+                *[ctypes.c_void_p] * 5,
+                ctypes.c_int,
+                ctypes.c_int,
+                ctypes.c_size_t,
+            ]
+            _LIBRARIES[path.name] = dispatch
+        return _LIBRARIES[path.name]
 
 
+#: What runs threads that need each other, by the name of the library: kernels find the first that is loaded.
+_LIBRARIES: dict[str, Any] = {}
 _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _POISON = ctypes.CFUNCTYPE(None)
 
@@ -201,7 +208,6 @@ class Kernel:
 
     def __init__(self, compiled: Compiled, engine: Any, dispatch: Any) -> None:
         self.name, self.arguments = compiled.name, compiled.arguments
-        self._resumable = compiled.resumable
         self.fusible, self.together = compiled.fusible, dispatch is not None
         #: Whether denormal numbers are flushed, and whether the threads of a group run from the last to the first.
         self.flushed, self.backwards = compiled.flushed, False
@@ -212,6 +218,10 @@ class Kernel:
         }
         entry = "opcheck.body" if dispatch else "opcheck.grid"
         self._address = engine.get_function_address(entry)
+        self._frame = 0
+        if compiled.looped:
+            size = engine.get_global_value_address("opcheck.size")
+            self._frame = ctypes.c_size_t.from_address(size).value
         self._poison = engine.get_function_address("opcheck.poison")
         self._grid = _RUN(self._address)
 
@@ -265,10 +275,9 @@ class Kernel:
                 _POISON(self._poison)()
                 self._grid(*arranged.of_grid)
                 return
-            how = 2 if self._resumable else 1
-            backwards = int(self.backwards)
+            how, backwards = (2 if self._frame else 1), int(self.backwards)
             problem = self._dispatch(
-                self._address, self._poison, *arranged.of_groups, how, backwards, None, 0
+                self._address, self._poison, *arranged.of_groups, how, backwards, self._frame
             )
         finally:
             torch.set_flush_denormal(False)

@@ -1,15 +1,13 @@
-"""Makes lowered kernels fast: one loop over threads that do not need each other, coroutines of those that do.
+"""Makes lowered kernels fast: loops over the threads, whose bodies LLVM inlines and makes vectors of.
 
-A kernel without barriers becomes a loop whose body LLVM inlines and makes vectors of.  Where threads wait for each
-other, each is a coroutine of LLVM: it keeps what it needs later in a frame of a few words and returns to threads.cpp,
-which resumes it when the others have come as far.
+A kernel without barriers is one loop; where threads wait for each other, lane_loops.py has one from wait to wait.
 """
 
 import ctypes.util
 import re
 from typing import Any
 
-from opcheck.kernels import intrinsics, lowering
+from opcheck.kernels import lane_loops, lowering
 from opcheck.kernels.air import THREADGROUP, KernelParameter
 from opcheck.kernels.lowering import Lowered
 
@@ -22,48 +20,14 @@ _VARIANT = (
     'attributes #{} = {{ nounwind willreturn memory(none) "vector-function-abi-variant"="{}" }}'
 )
 _MVEC = "libmvec.so.1"
-#: Calls that wait for the other threads, with what they leave in memory before, and take from it after.
-_WAITS = re.compile(
-    r"^  (?:(?P<value>%[\w.]+) = )?(?:tail )?call \w+ @(?P<name>opcheck_(?:barrier|simdgroup_barrier|exchange))"
-    r"\((?P<arguments>[^\n]*)\)[^\n]*$"
-)
 #: Those that wait inside of threads.cpp; kernels that call them stay fibers.
 _FIBERS = ("@opcheck_matrix(", "@opcheck_step(")
-_LABEL = re.compile(r"^(?P<name>[\w.]+):")
-_BODY = re.compile(r"^define [^\n]*@opcheck\.body\([^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+_BODY = re.compile(r"^define void @opcheck\.body\(.*?^\}\n", re.MULTILINE | re.DOTALL)
 _SHARED = re.compile(
     r"^(@\S+ = )(?:internal |private |unnamed_addr |local_unnamed_addr )*global (.+?) (?:undef|zeroinitializer|poison)",
     re.MULTILINE,
 )
 _HELPER = re.compile(r"^define void @opcheck\.grid\(.*?^\}\n", re.MULTILINE | re.DOTALL)
-_ALLOCA = re.compile(r"^  %\S+ = alloca ")
-
-_BEGIN = """  %coro.id = call token @llvm.coro.id(i32 64, ptr null, ptr null, ptr null)
-  %coro.size = call i64 @llvm.coro.size.i64()
-  %coro.room = call ptr @opcheck_frame(i64 %coro.size)
-  %coro.frame = call ptr @llvm.coro.begin(token %coro.id, ptr %coro.room)
-  call void @opcheck_begin(ptr %coro.frame)
-"""
-_END = """coro.done:
-  call void @opcheck_wait(i32 4)
-  br label %coro.suspend
-coro.suspend:
-  call void @llvm.coro.end(ptr %coro.frame, i1 false, token none)
-  ret void
-}
-"""
-_DECLARED = """
-declare token @llvm.coro.id(i32, ptr, ptr, ptr)
-declare i64 @llvm.coro.size.i64()
-declare ptr @llvm.coro.begin(token, ptr)
-declare i8 @llvm.coro.suspend(token, i1)
-declare void @llvm.coro.end(ptr, i1, token)
-declare ptr @opcheck_frame(i64)
-declare void @opcheck_begin(ptr)
-declare void @opcheck_wait(i32)
-declare void @opcheck_deposit(ptr, i32)
-declare ptr @opcheck_collect(ptr, ptr)
-"""
 
 
 class Optimizer:
@@ -83,8 +47,10 @@ class Optimizer:
             llvm.load_library_permanently(_MVEC)
             self._widths = (("d", 4), ("e", 8)) if "+avx512f," in f"{features}," else (("d", 4),)
 
-    def optimize(self, lowered: Lowered, name: str, arguments: tuple[KernelParameter, ...]) -> Any:
-        """Return the optimized module of a kernel.
+    def optimize(
+        self, lowered: Lowered, name: str, arguments: tuple[KernelParameter, ...]
+    ) -> tuple[Any, bool]:
+        """Return the optimized module of a kernel, and whether its body runs many lanes.
 
         Raises:
             RuntimeError: LLVM refuses it.
@@ -98,23 +64,30 @@ class Optimizer:
         text = text.replace(f"define void @{name}(", f"define internal void @{name}(")
         # Memory that nothing else can see is not read again after a call that waits.
         text = _SHARED.sub(r"\1global \2 zeroinitializer", text)
+        grid, body = _HELPER.search(text), _BODY.search(text)
+        assert grid is not None
+        assert body is not None
         if not lowered.together:
-            grid = _HELPER.search(text)
-            assert grid is not None
             text = text.replace(grid[0], _grid(text, name, arguments))
-            return self._run_passes(self._with_vectors(text))
-        if not is_resumable(lowered):
-            return self._run_passes(text)
-        return self._run_passes(_resumable(str(self._run_passes(text))))
+            return self._run_passes(self._with_vectors(text)), False
+        text = text.replace(grid[0], "")
+        if any(name in text for name in _FIBERS):
+            return self._run_passes(text), False
+        wrapped = text.replace(body[0], lane_loops.wrap(text, name, arguments))
+        try:
+            loops = lane_loops.split(self._run_passes(wrapped, vectors=False), arguments)
+        except lane_loops.UnsplitError:
+            return self._run_passes(text), False
+        return self._run_passes(self._with_vectors(loops)), True
 
-    def _run_passes(self, text: str) -> Any:
+    def _run_passes(self, text: str, *, vectors: bool = True) -> Any:
         llvm = self._llvm
         module = llvm.parse_assembly(text)
         module.verify()
         module.triple = llvm.get_process_triple()
         module.data_layout = str(self._target.target_data)
         tuning = llvm.create_pipeline_tuning_options(speed_level=2)
-        tuning.loop_vectorization = tuning.slp_vectorization = True
+        tuning.loop_vectorization = tuning.slp_vectorization = vectors
         passes = llvm.create_pass_builder(self._target, tuning)
         passes.getModulePassManager().run(module, passes)
         return module
@@ -140,11 +113,6 @@ class Optimizer:
                 f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}]"
             )
         return "\n".join([text, *lines, ""])
-
-
-def is_resumable(lowered: Lowered) -> bool:
-    """Return whether the threads of a kernel become coroutines."""
-    return lowered.together and not any(name in lowered.text for name in _FIBERS)
 
 
 #: The extents of a threadgroup, of the groups and of the grid, and the numbers of groups of lanes, by their places.
@@ -260,59 +228,3 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
     return "\n".join([
         "", "define void @opcheck.grid(ptr %buffers, ptr %numbers) {", *loads, *body, "  ret void", "}", "", *functions
     ])  # fmt: skip
-
-
-def _resumable(text: str) -> str:
-    """Return a module whose body is a coroutine that returns where it waited for other threads."""
-    body = _BODY.search(text)
-    assert body is not None
-    head, *lines = body[0].splitlines()
-    head = re.sub(r"\)[^)]*\{$", ") presplitcoroutine {", head)
-    result, label, begun, points = [head], "entry", False, 0
-    renamed: dict[str, str] = {}
-    for line in lines[:-1]:
-        match = _LABEL.match(line)
-        if match:
-            label = match["name"]
-        elif not begun and not _ALLOCA.match(line):
-            result.append(_BEGIN.rstrip("\n"))
-            begun = True
-        wait = _WAITS.match(line)
-        if wait is None:
-            result.append("  br label %coro.done" if line == "  ret void" else line)
-            continue
-        points += 1
-        renamed[label] = f"coro.resumed{points}"
-        result += _suspension(wait, points)
-    resumed = "\n".join([*result, _END])
-    for old, new in renamed.items():
-        resumed = re.sub(rf"(\[ [^\]\n]+, %){re.escape(old)} \]", rf"\1{new} ]", resumed)
-    text = text.replace(body[0], resumed + _DECLARED)
-    return re.sub(
-        r"^declare [^\n]*@opcheck_(?:barrier|exchange|simdgroup_barrier)\(.*\n",
-        "",
-        text,
-        flags=re.MULTILINE,
-    )
-
-
-def _suspension(wait: re.Match[str], point: int) -> list[str]:
-    """Return the lines that wait in place of a call."""
-    before, after = ["  call void @opcheck_wait(i32 1)"], []
-    if wait["name"] != "opcheck_barrier":
-        value, size, here, lane = "null", "i32 0", "", ""
-        if wait["name"] == "opcheck_exchange":
-            value, size, here, lane = (
-                part.split()[-1] for part in intrinsics.split(wait["arguments"])
-            )
-            size = f"i32 {size}"
-            after = [f"  {wait['value']} = call ptr @opcheck_collect(ptr {here}, ptr {lane})"]
-        before = [f"  call void @opcheck_deposit(ptr {value}, {size})"]
-    return [
-        *before,
-        f"  %coro.s{point} = call i8 @llvm.coro.suspend(token none, i1 false)",
-        f"  switch i8 %coro.s{point}, label %coro.suspend [i8 0, label %coro.resumed{point}",
-        "    i8 1, label %coro.suspend]",
-        f"coro.resumed{point}:",
-        *after,
-    ]

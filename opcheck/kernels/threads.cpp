@@ -1,7 +1,7 @@
 // The threads of a Metal kernel in one CPU thread: each runs until it needs the others.
 //
-// A thread is a fiber, or a coroutine of LLVM: that returns where it waits, and its frame begins with the function that
-// resumes it (optimizing.py).
+// A thread is a fiber; or the body runs many lanes of a simdgroup in a loop, up to the place where each waits, and a frame
+// has what they need behind it (lane_loops.py).
 //
 // A threadgroup's threads stop at a barrier until all of them are there.  The 32 lanes of a simdgroup stop where they
 // exchange values until no lane of theirs can run: those that are there by then are the active ones.  Kernels that rely
@@ -17,37 +17,39 @@ namespace {
 constexpr unsigned kLanes = 32, kMost = 1024, kStack = 128 << 10, kWidest = 16;
 
 enum class State : unsigned char { ready, barrier, exchange, step, done };
-enum Together { kAlone, kFibers, kCoroutines };
+enum Together { kAlone, kFibers, kLooped };
 
 struct Numbers {
   unsigned grid[3], local[3], group[3], group_size[3], groups[3], grid_size[3];
   unsigned index, lane, simdgroup, simdgroups, width;
 };
 
-struct Room {
-  void* memory;
-  size_t size;
-};
+using Fold = void (*)(const void*, unsigned, void*);
 
 // Two buffers in turn: lanes read the last exchange while others already begin the next.
 struct Simdgroup {
   alignas(16) unsigned char values[2][kLanes * kWidest];
   alignas(16) unsigned char folded[kLanes * kWidest];
   unsigned here[2], size, turn;
-  bool isFolded;
+  Fold folded_by;
+  // In a loop: the lanes that can go on, and those at a barrier.
+  unsigned ready, stopped;
 };
 
 using Body = void (*)(void* const*, const unsigned*);
+using Lanes = void (*)(
+    void* const*, const unsigned*, unsigned, void*, unsigned, unsigned, const void*, void*, unsigned);
 using Before = void (*)();
 
 // Of each thread, apart from each other: what is looked at whenever a thread waits fits into the first cache.
 State states[kMost];
-void* frames[kMost];
 Numbers numbers[kMost];
-Room rooms[kMost];
 ucontext_t contexts[kMost];
 Simdgroup simdgroups[kMost / kLanes];
 char* stacks;
+char* frames;
+size_t frame_size, frame_room;
+bool isRow;
 ucontext_t scheduler;
 unsigned current, count;
 int together;
@@ -64,14 +66,7 @@ unsigned least(unsigned a, unsigned b) { return a < b ? a : b; }
 
 // Runs the current thread until it waits.
 void advance() {
-  void* frame = frames[current];
-  if (together == kFibers) {
-    swapcontext(&scheduler, &contexts[current]);
-  } else if (frame) {
-    (*static_cast<void (**)(void*)>(frame))(frame);
-  } else {
-    body(arguments, numbers[current].grid);
-  }
+  swapcontext(&scheduler, &contexts[current]);
 }
 
 void wait(State why) {
@@ -107,7 +102,7 @@ void run_simdgroup(unsigned first, bool backwards) {
     Simdgroup& group = simdgroups[first / kLanes];
     group.turn ^= 1;
     group.here[group.turn] = 0;
-    group.isFolded = false;
+    group.folded_by = nullptr;
     resume_lanes(first, State::exchange);
   }
 }
@@ -116,8 +111,6 @@ void run_simdgroup(unsigned first, bool backwards) {
 void run_group(bool backwards) {
   for (unsigned i = 0; i < count; ++i) {
     states[i] = State::ready;
-    frames[i] = nullptr;
-    if (together == kCoroutines) continue;
     getcontext(&contexts[i]);
     contexts[i].uc_stack.ss_sp = stacks + size_t(i) * kStack;
     contexts[i].uc_stack.ss_size = kStack;
@@ -133,6 +126,105 @@ void run_group(bool backwards) {
     waiting = stopped != 0;
     if (waiting && stopped != count) problem = "not all threads of a threadgroup reach a barrier";
     for (unsigned i = 0; i < count; ++i) states[i] = states[i] == State::barrier ? State::ready : states[i];
+  }
+}
+
+// What a lane does next is its place, the bytes that it exchanges, and how it waits: for all threads, for an exchange, or
+// for the lanes that do not wait, at the end of a turn of a loop.
+enum Waits { kBarrier, kExchanges, kTurns, kDone };
+constexpr unsigned kWays = 3;
+
+unsigned* next_of(unsigned first) { return reinterpret_cast<unsigned*>(frames + first / kLanes * frame_size); }
+
+// Runs lanes that are at the same place in a row of threads.
+void run(unsigned first, unsigned low, unsigned high) {
+  Simdgroup& group = simdgroups[first / kLanes];
+  unsigned* next = next_of(first);
+  Numbers own = numbers[isRow ? first : first + low];
+  if (isRow) own.grid[0] += low, own.local[0] += low, own.index += low, own.lane += low;
+  reinterpret_cast<Lanes>(body)(
+      arguments, own.grid, next[low] >> 8, next, low, high, group.values[group.turn ^ 1], group.values[group.turn],
+      group.here[group.turn ^ 1]);
+}
+
+// Runs the lanes that can go on, as many at once as possible.
+void run_ready(unsigned first, unsigned lanes, bool backwards) {
+  const Simdgroup& group = simdgroups[first / kLanes];
+  const unsigned* next = next_of(first);
+  if (backwards) {
+    for (unsigned i = lanes; i-- > 0;)
+      if (group.ready >> i & 1) run(first, i, i + 1);
+    return;
+  }
+  for (unsigned low = 0; low < lanes;) {
+    if (!(group.ready >> low & 1)) {
+      ++low;
+      continue;
+    }
+    const unsigned most = isRow ? lanes : least(lanes, low + numbers[first + low].group_size[0] - numbers[first + low].local[0]);
+    unsigned high = low + 1;
+    while (high < most && group.ready >> high & 1 && next[high] == next[low]) ++high;
+    run(first, low, high);
+    low = high;
+  }
+}
+
+void run_lanes_of(unsigned first, bool backwards) {
+  Simdgroup& group = simdgroups[first / kLanes];
+  const unsigned lanes = least(kLanes, count - first);
+  const unsigned* next = next_of(first);
+  const unsigned all = lanes == kLanes ? ~0u : (1u << lanes) - 1;
+  const auto areTogether = [&] {
+    unsigned differing = 0;
+    for (unsigned i = 1; i < lanes; ++i) differing |= next[i] ^ next[0];
+    return !differing;
+  };
+  for (bool together = areTogether(); group.ready;) {
+    if (together && group.ready == all && !backwards && isRow) {
+      run(first, 0, lanes);
+    } else {
+      run_ready(first, lanes, backwards);
+    }
+    together = areTogether();
+    unsigned here[4] = {};
+    if (together) here[next[0] & kWays] = all;
+    for (unsigned i = 0; i < lanes && !together; ++i) here[next[i] & kWays] |= 1u << i;
+    group.ready = here[kTurns];
+    if (group.ready) continue;
+    group.ready = here[kExchanges];
+    group.stopped = here[kBarrier];
+    if (!group.ready) return;
+    const unsigned size = next[__builtin_ctz(group.ready)] >> 2 & 31;
+    for (unsigned i = 0; i < kLanes && !(together && lanes == kLanes); ++i) {
+      if (!(group.ready >> i & 1)) {
+        std::memset(group.values[group.turn] + i * size, 0, size);
+      } else if ((next[i] >> 2 & 31) != size) {
+        problem = "the lanes of a simdgroup exchange values of different sizes";
+      }
+    }
+    group.here[group.turn] = group.ready;
+    group.turn ^= 1;
+  }
+}
+
+// The threads of one threadgroup, whose body runs many lanes.
+void run_group_of_lanes(bool backwards) {
+  const unsigned groups = (count + kLanes - 1) / kLanes;
+  for (unsigned i = 0; i < groups; ++i) {
+    const unsigned lanes = least(kLanes, count - i * kLanes);
+    simdgroups[i].ready = lanes == kLanes ? ~0u : (1u << lanes) - 1;
+    simdgroups[i].stopped = simdgroups[i].turn = 0;
+    std::memset(next_of(i * kLanes), 0, kLanes * sizeof(unsigned));
+  }
+  for (unsigned stopped = count; stopped;) {
+    for (unsigned i = 0; i < groups; ++i) run_lanes_of((backwards ? groups - 1 - i : i) * kLanes, backwards);
+    stopped = 0;
+    for (unsigned i = 0; i < groups; ++i) {
+      simdgroups[i].ready = simdgroups[i].stopped;
+      stopped += __builtin_popcount(simdgroups[i].stopped);
+      simdgroups[i].stopped = 0;
+    }
+    if (stopped && stopped != count) problem = "not all threads of a threadgroup reach a barrier";
   }
 }
 
@@ -167,43 +259,26 @@ extern "C" void opcheck_deposit(const void* value, unsigned size) {
 }
 
 // The values that all lanes left, when they were there.
-extern "C" const void* opcheck_collect(unsigned& here, unsigned& lane) {
-  Simdgroup& group = simdgroups[current / kLanes];
-  const unsigned turn = group.turn ^ 1;
-  lane = current % kLanes;
-  // Cleared for the next turn but one, so what is read here is this turn's.
-  here = group.here[turn];
-  return group.values[turn];
-}
-
-extern "C" const void* opcheck_exchange(const void* value, unsigned size, unsigned& here, unsigned& lane) {
+extern "C" const void* opcheck_exchange(const void* value, unsigned size) {
   opcheck_deposit(value, size);
   wait(State::exchange);
-  return opcheck_collect(here, lane);
+  Simdgroup& group = simdgroups[current / kLanes];
+  return group.values[group.turn ^ 1];
 }
 
-// Places for what folds of the lanes' values come to: the first lane that is here computes them for the others.
-extern "C" void* opcheck_folded(unsigned& isFirst) {
+// The lanes of the last exchange, as bits.  Cleared for the next turn but one, so what is read here is this turn's.
+extern "C" unsigned opcheck_here() {
+  const Simdgroup& group = simdgroups[current / kLanes];
+  return group.here[group.turn ^ 1];
+}
+
+// What the lanes' values come to: the first lane that is here computes it for the others.
+extern "C" void* opcheck_folded(Fold fold) {
   Simdgroup& group = simdgroups[current / kLanes];
-  isFirst = !group.isFolded;
-  group.isFolded = true;
+  if (group.folded_by != fold) fold(group.values[group.turn ^ 1], group.here[group.turn ^ 1], group.folded);
+  group.folded_by = fold;
   return group.folded;
 }
-
-// Memory for the frame of the current thread's coroutine.
-extern "C" void* opcheck_frame(size_t size) {
-  Room& room = rooms[current];
-  if (room.size < size) {
-    std::free(room.memory);
-    room.size = (size + 63) / 64 * 64;
-    room.memory = std::aligned_alloc(64, room.size);
-  }
-  return room.memory;
-}
-
-extern "C" void opcheck_begin(void* frame) { frames[current] = frame; }
-
-extern "C" void opcheck_wait(int why) { states[current] = static_cast<State>(why); }
 
 extern "C" unsigned opcheck_lane() { return current % kLanes; }
 
@@ -212,17 +287,16 @@ extern "C" void opcheck_step() { wait(State::step); }
 
 // The lanes of a simdgroup wait for each other: an exchange of nothing.
 extern "C" void opcheck_simdgroup_barrier() {
-  unsigned here, lane;
   const unsigned nothing = 0;
-  opcheck_exchange(&nothing, sizeof nothing, here, lane);
+  opcheck_exchange(&nothing, sizeof nothing);
 }
 
 // d = a * b + c of 8x8 matrices, of which each lane has two elements of a row (intrinsics.py, _PLACE).
 extern "C" void opcheck_matrix(const float* a, const float* b, const float* c, float* d) {
-  unsigned here, lane;
   float left[kLanes][2], right[kLanes][2];
-  std::memcpy(left, opcheck_exchange(a, 8, here, lane), sizeof left);
-  std::memcpy(right, opcheck_exchange(b, 8, here, lane), sizeof right);
+  std::memcpy(left, opcheck_exchange(a, 8), sizeof left);
+  std::memcpy(right, opcheck_exchange(b, 8), sizeof right);
+  const unsigned lane = opcheck_lane();
   const unsigned row = (lane >> 1 & 3) | (lane >> 2 & 4), column = (lane & 1) << 1 | (lane >> 1 & 4);
   for (unsigned i = 0; i < 2; ++i) {
     float sum = c[i];
@@ -235,11 +309,11 @@ extern "C" void opcheck_matrix(const float* a, const float* b, const float* c, f
   }
 }
 
-// Runs a kernel over the chosen threadgroups of a grid, by their numbers, or over all; a message where its threads do not
-// go together, else null.  `before` is called before each threadgroup, unless it is null.
-extern "C" const char* opcheck_dispatch_chosen(
+// Runs a kernel over a grid; a message where its threads do not go together, else null.  `before` is called before each
+// threadgroup, unless it is null; a frame has so many bytes for a simdgroup.
+extern "C" const char* opcheck_dispatch_lanes(
     Body kernel, Before before, void* const* args, const unsigned* grid, const unsigned* size, int how, int backwards,
-    const unsigned* chosen, unsigned number) {
+    size_t frame) {
   problem = nullptr;
   together = how;
   if (how == kFibers && !stacks) stacks = static_cast<char*>(std::malloc(size_t(kMost) * kStack));
@@ -247,9 +321,14 @@ extern "C" const char* opcheck_dispatch_chosen(
   arguments = args;
   unsigned groups[3];
   for (unsigned i = 0; i < 3; ++i) groups[i] = (grid[i] + size[i] - 1) / size[i];
-  if (!chosen) number = groups[0] * groups[1] * groups[2];
-  for (unsigned place = 0; place < number; ++place) {
-    const unsigned at = chosen ? chosen[place] : place;
+  frame_size = (frame + 63) / 64 * 64;
+  if (frame_room < frame_size) {
+    std::free(frames);
+    frame_room = frame_size;
+    frames = static_cast<char*>(std::aligned_alloc(64, kMost / kLanes * frame_room));
+  }
+  const unsigned number = groups[0] * groups[1] * groups[2];
+  for (unsigned at = 0; at < number; ++at) {
     const unsigned x = at % groups[0] * size[0], y = at / groups[0] % groups[1] * size[1],
                    z = at / groups[0] / groups[1] * size[2];
     if (before) before();
@@ -258,25 +337,25 @@ extern "C" const char* opcheck_dispatch_chosen(
         {x, y, z}, {0, 0, 0}, {x / size[0], y / size[1], z / size[2]}, {left[0], left[1], left[2]},
         {groups[0], groups[1], groups[2]}, {grid[0], grid[1], grid[2]}, 0, 0, 0,
         (left[0] * left[1] * left[2] + kLanes - 1) / kLanes, kLanes};
-    count = 0;
-    for (unsigned k = 0; k < left[2]; ++k)
-      for (unsigned j = 0; j < left[1]; ++j)
-        for (unsigned i = 0; i < left[0]; ++i) {
-          Numbers& own = numbers[how ? count : 0];
-          own = first;
-          own.grid[0] += own.local[0] = i;
-          own.grid[1] += own.local[1] = j;
-          own.grid[2] += own.local[2] = k;
-          own.index = count, own.lane = count % kLanes, own.simdgroup = count / kLanes;
-          ++count;
-          if (!how) kernel(args, own.grid);
-        }
-    if (how) run_group(backwards);
+    count = left[0] * left[1] * left[2];
+    // Lanes in a loop get the numbers of the first.
+    isRow = how == kLooped && left[1] * left[2] == 1;
+    for (unsigned at_thread = 0; at_thread < count; at_thread += isRow ? kLanes : 1) {
+      Numbers& own = numbers[how ? at_thread : 0];
+      own = first;
+      own.grid[0] += own.local[0] = at_thread % left[0];
+      own.grid[1] += own.local[1] = at_thread / left[0] % left[1];
+      own.grid[2] += own.local[2] = at_thread / left[0] / left[1];
+      own.index = at_thread, own.lane = at_thread % kLanes, own.simdgroup = at_thread / kLanes;
+      if (!how) kernel(args, own.grid);
+    }
+    if (how == kLooped) run_group_of_lanes(backwards);
+    if (how == kFibers) run_group(backwards);
   }
   return problem;
 }
 
 extern "C" const char* opcheck_dispatch(
     Body kernel, Before before, void* const* args, const unsigned* grid, const unsigned* size, int how, int backwards) {
-  return opcheck_dispatch_chosen(kernel, before, args, grid, size, how, backwards, nullptr, 0);
+  return opcheck_dispatch_lanes(kernel, before, args, grid, size, how, backwards, 0);
 }

@@ -19,9 +19,11 @@ from opcheck.kernels.kernel_machine import KernelError, KernelMachine
 from tests.kernels import made
 
 
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> KernelMachine:
-    return KernelMachine(tmp_path_factory.mktemp("kernels"))
+@pytest.fixture(scope="module", params=[False, True], ids=["fibers", "loops"])
+def machine(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> KernelMachine:
+    return KernelMachine(tmp_path_factory.mktemp("kernels"), optimized=request.param)
 
 
 def ran(
@@ -180,6 +182,51 @@ def test_a_barrier_that_not_all_threads_reach_is_an_error(machine: KernelMachine
     text = made.group("k", "br i1 %first, label %bar, label %end\nbar:\n  " + made.BARRIER)
     with pytest.raises(KernelError, match="not all threads of a threadgroup reach a barrier"):
         ran(machine, text, "k", np.ones(40, np.float32), 1, group=40)
+
+
+#: Each lane adds up as many numbers as it has itself, and the lanes below 20 then add up what they have.
+TURNS = """
+declare float @air.simd_sum.f32(float) #0
+define weak_odr void @turns(ptr addrspace(1) noundef %out, ptr addrspace(2) noundef %in, i32 noundef %i) #0 {
+begin:
+  %w = zext i32 %i to i64
+  %q = getelementptr inbounds float, ptr addrspace(1) %out, i64 %w
+  %none = icmp eq i32 %i, 0
+  br i1 %none, label %added, label %add
+add:
+  %n = phi i32 [ 0, %begin ], [ %more, %add ]
+  %sum = phi float [ 0.0, %begin ], [ %next, %add ]
+  %m = zext i32 %n to i64
+  %p = getelementptr inbounds float, ptr addrspace(2) %in, i64 %m
+  %x = load float, ptr addrspace(2) %p, align 4
+  %next = fadd float %sum, %x
+  %more = add i32 %n, 1
+  %enough = icmp uge i32 %more, %i
+  br i1 %enough, label %added, label %add
+added:
+  %total = phi float [ 0.0, %begin ], [ %next, %add ]
+  %few = icmp ult i32 %i, 20
+  br i1 %few, label %lanes, label %end
+lanes:
+  %all = call float @air.simd_sum.f32(float %total) #0
+  br label %end
+end:
+  %r = phi float [ %total, %added ], [ %all, %lanes ]
+  store float %r, ptr addrspace(1) %q, align 4
+  ret void
+}
+attributes #0 = { convergent nounwind }
+"""
+
+
+@pytest.mark.parametrize("group", [32, 37, 64])
+def test_lanes_may_leave_a_loop_one_by_one(machine: KernelMachine, group: int) -> None:
+    values = np.arange(1, 75, dtype=np.float32)
+    text = made.air(TURNS, "turns", [*made.BUFFERS, made.THREAD])
+    got = ran(machine, text, "turns", values, 74, group)
+    own = np.concatenate([[0], np.cumsum(values)[:-1]])
+    assert got[20:].tolist() == own[20:].tolist()
+    assert got[:20].tolist() == [own[:20].sum()] * 20
 
 
 def test_a_function_without_definition_is_named(machine: KernelMachine) -> None:
