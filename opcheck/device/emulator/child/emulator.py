@@ -61,9 +61,13 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
     def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.kernel_check is None:
             return self._execute_checked(route, args, kwargs)
-        prepared = self.kernel_check.prepare(route.name, route.func, args, kwargs)
+        with without_function_modes():
+            prepared = self.kernel_check.prepare(route.name, route.func, args, kwargs)
         result = self._execute_checked(route, args, kwargs)
-        return self.kernel_check.compare_result(prepared, result) if prepared else result
+        if prepared is None:
+            return result
+        with without_function_modes():
+            return self.kernel_check.compare_result(prepared, result)
 
     def _execute_checked(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = route.operator.emulate or route.func
