@@ -11,6 +11,7 @@ from opcheck.kernels.host import (
     pointwise_calls,
     row_calls,
     sorting_calls,
+    window_calls,
 )
 from opcheck.kernels.host.host_call import BoundCall, HostCall
 from opcheck.kernels.host.release_kernels import ReleaseKernels
@@ -24,6 +25,7 @@ BINDERS: dict[str, Binder] = {
     **copying_calls.BINDERS,
     **layer_calls.BINDERS,
     **sorting_calls.BINDERS,
+    **window_calls.BINDERS,
 }
 
 

@@ -183,7 +183,7 @@ def bind_arange(call: HostCall, release: ReleaseKernels) -> BoundCall:
     start, step = call.arguments.get("start", 0), call.arguments.get("step", 1)
     out = empty_like(call.outputs[0])
     kernel = release.first(f"arange_{metal_type(out)}_i32")
-    bound = {"out": out, "se": (start, step), "p": (1, 0)}
+    bound = {"out": out, "se": (start, step), "p": (1, 0), "stride": 1}
     return BoundCall((launch(kernel, bound, out.numel()),), (out,))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.common.versions import Version
 from opcheck.kernels.host.host_call import (
     BoundCall,
     HostCall,
@@ -23,6 +24,8 @@ _LANES = 32
 #: A thread reads so many elements; rows of more have a kernel that reads them in a loop (LayerNorm.mm, RMSNorm.mm).
 _READS, _SINGLE = 4, 4096
 _MOST = 1024
+#: The first release that computes the places of a dimension's largest by a kernel.
+_PLACES = Version.parse("2.14")
 
 
 def _lanes(length: int, reads: int = _READS) -> int:
@@ -133,9 +136,11 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind a reduction to the kernel for any strides (ReduceOps.mm): a threadgroup an element of the result."""
     source, output = call.arguments["self"], call.outputs[0]
     if call.name in {"max", "min"} and len(call.outputs) > 1:
-        raise UnboundError("values and places of a dimension")
+        return _bind_places(call, release)
     dims = _dims(call, source)
     count = math.prod(source.shape[dim] for dim in dims)
+    if not count:
+        raise UnboundError("a reduction of nothing fills its result")
     name, parameter = _REDUCTIONS[call.name]
     value = parameter(call, count)
     if name == "norm":
@@ -169,6 +174,18 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     group = min(_MOST, round_up(count, _LANES))
     bound = {"input": source, "output": written, "params": params}
     return BoundCall((launch(kernel, bound, out.numel() * group, group),), (out,))
+
+
+def _bind_places(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind max and min of a dimension of 2.14 and newer: a reduction to the values, one to their places."""
+    if release.torch < _PLACES:
+        raise UnboundError("MPSGraph computes values and places of a dimension")
+    each = [
+        bind_reduction(call._replace(name=name, outputs=(output,)), release)
+        for name, output in zip((f"a{call.name}", f"arg{call.name}"), call.outputs, strict=True)
+    ]
+    launches = tuple(launch for bound in each for launch in bound.launches)
+    return BoundCall(launches, tuple(bound.results[0] for bound in each))
 
 
 def _last_dim(

@@ -286,6 +286,52 @@ def nll_loss_backward(draw: Draw) -> Drawn:
     )  # fmt: skip
 
 
+def _pool(name: str, dims: int) -> Callable[[Draw], Drawn]:
+    def drawn(draw: Draw) -> Drawn:
+        shape = [*draw.shape(2, 3), *(draw.randint(4, 9) for _ in range(dims))]
+        size, step = ([draw.randint(2, 3) for _ in range(dims)] for _ in range(2))
+        padding = [draw.randint(0, 1) for _ in range(dims)]
+        dilation = [draw.choice((1, 1, 2)) if each > 7 else 1 for each in shape[2:]]
+        x = draw.tensor(shape if draw.random() < 0.7 else shape[1:], draw.choice(FLOATS))
+        ceil = draw.random() < 0.3
+        return getattr(aten, name).default, (x, size, step, padding, dilation, ceil)
+
+    return drawn
+
+
+def max_pool3d_with_indices_backward(draw: Draw) -> Drawn:
+    _, (x, *window) = _pool("max_pool3d_with_indices", 3)(draw)[:2]
+    x = x.float().contiguous()
+    out, places = aten.max_pool3d_with_indices.default(x, *window)
+    upstream = draw.tensor(list(out.shape)).contiguous()
+    return aten.max_pool3d_with_indices_backward.default, (upstream, x, *window, places)
+
+
+def native_dropout_backward(draw: Draw) -> Drawn:
+    shape = draw.shape(draw.randint(1, 3))
+    upstream, kept = draw.tensor(shape, draw.choice(FLOATS)), draw.tensor(shape) > 0
+    return aten.native_dropout_backward.default, (upstream, kept, 1.25)
+
+
+def flip(draw: Draw) -> Drawn:
+    shape = draw.shape(draw.randint(1, 4))
+    dims = [dim for dim in range(len(shape)) if draw.random() < 0.5]
+    return aten.flip.default, (draw.tensor(shape, draw.choice(MOVED)), dims)
+
+
+def _safe_softmax(draw: Draw) -> Drawn:
+    shape = draw.shape(draw.randint(1, 3), 40)
+    x = draw.tensor(shape, draw.choice(FLOATS))
+    x = x.masked_fill(x.select(-1, 0).unsqueeze(-1) > 0.5, -torch.inf)
+    return aten._safe_softmax.default, (x, draw.randrange(len(shape)))
+
+
+def max_dim(draw: Draw) -> Drawn:
+    shape = draw.shape(draw.randint(1, 4), 40)
+    func, dim = draw.choice((aten.max, aten.min)).dim, draw.randrange(len(shape))
+    return func, (draw.tensor(shape, draw.choice((*FLOATS, torch.int64))), dim, draw.random() < 0.5)
+
+
 def _upsampled(
     name: str, dims: int, *, corners: bool, backward: bool = False
 ) -> Callable[[Draw], Drawn]:
@@ -335,9 +381,16 @@ CALLS: dict[str, Callable[[Draw], Drawn]] = {
         gather, scatter, scatter_add, scatter_reduce, index, index_put, index_select, embedding,
         embedding_dense_backward, index_add, index_copy, index_fill, masked_fill, cat, stack, constant_pad_nd, tril,
         fill, arange, glu, norm, native_group_norm, native_group_norm_backward, nll_loss_forward, nll_loss_backward, sort,
-        sort_long, topk, kthvalue,
+        sort_long, topk, kthvalue, max_pool3d_with_indices_backward, native_dropout_backward, flip, _safe_softmax,
+        max_dim,
     )
 }  # fmt: skip
+for _name, _dims in (
+    ("max_pool2d", 2),
+    ("max_pool2d_with_indices", 2),
+    ("max_pool3d_with_indices", 3),
+):
+    CALLS[_name] = _pool(_name, _dims)
 for _dims in (1, 2, 3):
     for _mode in ("reflection", "replication"):
         _name = f"{_mode}_pad{_dims}d"

@@ -16,10 +16,10 @@ from opcheck.numerics.kernels.child.wrong_results import find_wrong
 from tests.kernels.host.random_calls import CALLS, drawn_call
 
 pytestmark = pytest.mark.wheel
-RELEASES = ("2.13.0", "2.14.1", "2.15.0")
+RELEASES = ("2.12.1", "2.13.0", "2.14.1", "2.15.0")
 #: These had no kernel before 2.15.
 NEW = {
-    "constant_pad_nd", "arange", "nll_loss_forward", "nll_loss_backward", "upsample_nearest2d_backward",
+    "constant_pad_nd", "flip", "_safe_softmax", "nll_loss_forward", "nll_loss_backward", "upsample_nearest2d_backward",
     "_upsample_nearest_exact2d_backward", "upsample_bilinear2d_backward",
     *(name for name in CALLS if name.startswith("reflection_pad")),
     *(name for name in CALLS if name.startswith(("replication_pad2d", "replication_pad3d"))),

@@ -26,7 +26,7 @@ REASONS: dict[RouteKind, str] = {
     "cpu": "the CPU computes it",
     "unknown": "it is not known what computes it",
     "either": "MPSGraph or a kernel of PyTorch's own computes it: which is not known",
-    "metal": "the emulator made no call of it that kernels can repeat",
+    "metal": "the emulator makes its result without the call: memory that is filled, or a number",
 }
 
 
