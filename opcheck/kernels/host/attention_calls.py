@@ -17,8 +17,7 @@ from opcheck.kernels.host.release_kernels import ReleaseKernels
 
 #: Queries and keys of the kernel that reads the keys once, the sizes of its heads, and its threads.
 _QUERIES, _KEYS, _SIZES, _THREADS = 8, 1024, (64, 96, 128), 1024
-#: Kernels of their own for each dtype of the mask.
-#: The first release whose way of reading a mask is in the table.
+#: The first release whose way of reading a mask is in the table, and the first with a kernel for each dtype of one.
 _STRIDED_MASK = Version.parse("2.12")
 _BY_MASK = Version.parse("2.13")
 
@@ -36,20 +35,21 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
         not fits
         or q.shape[3] not in _SIZES
         or v.shape[3] != q.shape[3]
-        or call.arguments["is_causal"]
+        or (call.arguments["is_causal"] and release.torch < _BY_MASK)
     ):
         raise UnboundError(
             "attention of many queries or keys: MPSGraph, or a kernel that is not in the table"
         )
-    if mask is not None and (mask.dtype != torch.bool or mask.dim() != 4):
-        raise UnboundError("attention with an additive mask is not in the table")
+    if mask is not None and (mask.dim() != 4 or not _is_read(mask, q, release)):
+        raise UnboundError("attention with a mask of this form is not in the table")
     if mask is not None and release.torch < _STRIDED_MASK:
         raise UnboundError("attention with a mask is not in the table for this release")
     if k.shape[1] != q.shape[1] and release.torch < _BY_MASK:
         raise UnboundError("attention of grouped queries is not in the table")
     name = f"sdpa_vector_{metal_type(q)}_{q.shape[3]}_{v.shape[3]}"
-    word = "" if release.torch < _BY_MASK else f"_mask{'none' if mask is None else 'bool'}"
-    found = release.find(f"{name}{word}") or release.find(f"{name}_maskbool")
+    word = "none" if mask is None else metal_type(mask)
+    word = f"_mask{word}{'_causal' * bool(call.arguments['is_causal'])}"
+    found = release.find(name if release.torch < _BY_MASK else f"{name}{word}")
     if not found:
         raise UnboundError(f"the release has no kernel for it: {name}{word}")
     heads, batch = q.shape[1], q.shape[0]
@@ -75,6 +75,11 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return BoundCall(
         (launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:]))
     )
+
+
+def _is_read(mask: Tensor, query: Tensor, release: ReleaseKernels) -> bool:
+    """Return whether the kernels of few queries read a mask of this dtype."""
+    return mask.dtype == torch.bool or (mask.dtype == query.dtype and release.torch >= _BY_MASK)
 
 
 def _require_inside(tensor: Tensor, heads: int) -> None:
