@@ -77,7 +77,7 @@ opcheck.loop:
   %opcheck.off = sub nuw i32 %opcheck.lane, %opcheck.low
   %opcheck.wide = zext i32 %opcheck.lane to i64
   %opcheck.next = getelementptr i32, ptr %opcheck.frame, i64 %opcheck.wide"""
-#: A function whose lanes all come back to its beginning goes on.
+#: A function whose lanes all come back to its beginning begins again.
 _LATCH = """opcheck.latch:
   %opcheck.code = phi i32 {ends}
   store i32 %opcheck.code, ptr %opcheck.next
@@ -189,7 +189,7 @@ class Splitter:
         self._arguments = arguments
         self._parts = _read_parts(_UNNAMED.sub(r"%v\1", _CASES.sub(" ", lines)).splitlines())
         self._cut_loops()
-        #: the number of each place where lanes go on
+        #: the number of each place that lanes resume at
         self._places = {"entry": 0}
         for part in self._parts.values():
             if part.waits:
@@ -333,7 +333,7 @@ class Splitter:
 
     def _function(self, start: str) -> str:
         """Return the loop over the code from a place up to the next waits."""
-        region = Region(self._parts, start)
+        region = LoopRegion(self._parts, start)
         folds = list(dict.fromkeys(m["fold"] for line in region.lines if (m := _FOLD.match(line))))
         entry = [
             line
@@ -396,7 +396,7 @@ class Splitter:
         return match is not None and match["value"] in self._kept
 
     def _part(
-        self, part: CodePart, region: Region, folds: list[str], use: Callable[[str, str], str]
+        self, part: CodePart, region: LoopRegion, folds: list[str], use: Callable[[str, str], str]
     ) -> Iterator[list[str]]:
         """Return the lines of a part in a region: the choices by the part before, and the rest."""
         choices, stores, body = list[str](), list[str](), list[str]()
@@ -428,12 +428,12 @@ class Splitter:
             body += self._wait(part, region, use)
         yield [*stores, *body]
 
-    def _end(self, part: CodePart, region: Region, code: int) -> str:
+    def _end(self, part: CodePart, region: LoopRegion, code: int) -> str:
         """Return the line that ends a lane's turn."""
         region.ends[part.label] = code
         return "  br label %opcheck.latch"
 
-    def _wait(self, part: CodePart, region: Region, use: Callable[[str, str], str]) -> list[str]:
+    def _wait(self, part: CodePart, region: LoopRegion, use: Callable[[str, str], str]) -> list[str]:
         """Return the lines that leave what a lane exchanges, and end its turn."""
         size, lines, how = 0, list[str](), _TURNS
         if part.wait:
@@ -475,7 +475,7 @@ class Splitter:
         return [self._pointer(value, place), f"  {name} = load {kind}, ptr {place}"]
 
 
-class Region:
+class LoopRegion:
     """The parts from a place up to the next waits.
 
     Args:

@@ -19,13 +19,15 @@ from opcheck.numerics.kernels.child.wrong_results import WrongResults, find_wron
 aten = torch.ops.aten
 
 
-def compare(func: Any, *args: Any, functor: str = "", change: Any) -> WrongResults | None:
+def compare(
+    func: Any, *args: Any, functor: str = "", name: str = "any", change: Any
+) -> WrongResults | None:
     """What is wrong of a kernel that gives the CPU's results with a change."""
     call = Float64Call(func, args, {})
     outputs = tuple(call.result_tensors(func(*args)))
     results = tuple(change(output.clone()) for output in outputs)
     operands = tuple(each for each in args if isinstance(each, Tensor))
-    host = HostCall(func, "any", call.arguments(), outputs)
+    host = HostCall(func, name, call.arguments(), outputs)
     return find_wrong(host, BoundCall((), results, functor, operands))[0]
 
 
@@ -53,6 +55,13 @@ def test_a_wrong_result_is_found_with_its_operand() -> None:
 def test_digits_that_mathematics_of_a_gpu_may_lose_are_not_wrong() -> None:
     assert compare(aten.exp.default, X, functor="exp", change=lambda y: y * (1 + 4e-7)) is None
     assert compare(aten.exp.default, X, functor="exp", change=lambda y: y * (1 + 4e-5)) is not None
+
+
+def test_a_sum_that_cancels_may_be_added_in_another_order() -> None:
+    numbers = torch.tanh(torch.linspace(-2, 2, 16)) * 2
+    for error, is_wrong in ((1e-6, False), (1e-3, True)):
+        wrong = compare(aten.sum.default, numbers, name="sum", change=lambda y: y - error)  # noqa: B023
+        assert (wrong is not None) == is_wrong
 
 
 def test_a_flushed_denormal_number_is_not_wrong_and_nan_is() -> None:
