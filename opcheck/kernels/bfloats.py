@@ -109,7 +109,7 @@ def _call(match: re.Match[str], functions: dict[str, str]) -> str:
         body = [f"%f = {op} F %x, %y", narrowed]
     elif match.re is _COMPARED:
         result, name = "B", f"opcheck.fcmp.{op}.{_label(lanes)}"
-        # LLVM compares the bits of what it widens, with denormals that the processor takes for zero: not of a product.
+        # LLVM compares bits, with denormals that the processor takes for zero; a product it compares as a float.
         kind, one = _kind_of("float", lanes), f"@opcheck.one.{_label(lanes)}"
         ones = "splat (float 1.0)" if lanes else "1.0"
         functions[one] = f"{one} = global {kind} {ones}"

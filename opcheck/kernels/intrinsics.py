@@ -322,7 +322,7 @@ def _atomics(base: str, suffixes: list[str], result: str, parameters: Types) -> 
     return "\n".join(lines)
 
 
-#: Calls that stay where they are: lanes that wait in one place go on together.
+#: Calls that stay where they are: lanes that wait in the same place resume together.
 _TOGETHER = "convergent nomerge"
 #: The most bytes that a lane exchanges at once (threads.cpp, kWidest).
 _WIDEST = 16

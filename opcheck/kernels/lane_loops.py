@@ -297,11 +297,11 @@ class Splitter:
         for _ in range(2):  # the second time each value of the frame is known
             loops = [self._function(start) for start in self._places]
         fields = ", ".join(
-            ["[32 x i32]", *(f"[32 x {self._stored(value)}]" for value in self._kept)]
+            ["[32 x i32]", *(f"[32 x {self._stored_type(value)}]" for value in self._kept)]
         )
         return "\n".join([_FRAME.format(fields=fields), *loops, self._dispatch()])
 
-    def _stored(self, value: str) -> str:
+    def _stored_type(self, value: str) -> str:
         return "i8" if self._types[value] == "i1" else self._types[value]
 
     def _dispatch(self) -> str:
@@ -433,7 +433,9 @@ class Splitter:
         region.ends[part.label] = code
         return "  br label %opcheck.latch"
 
-    def _wait(self, part: CodePart, region: LoopRegion, use: Callable[[str, str], str]) -> list[str]:
+    def _wait(
+        self, part: CodePart, region: LoopRegion, use: Callable[[str, str], str]
+    ) -> list[str]:
         """Return the lines that leave what a lane exchanges, and end its turn."""
         size, lines, how = 0, list[str](), _TURNS
         if part.wait:
@@ -456,7 +458,7 @@ class Splitter:
         if self._types[value] == "i1":
             stored = f"{value}.byte"
             lines.append(f"  {stored} = zext i1 {value} to i8")
-        return [*lines, f"  store {self._stored(value)} {stored}, ptr {place}"]
+        return [*lines, f"  store {self._stored_type(value)} {stored}, ptr {place}"]
 
     def _pointer(self, value: str, name: str) -> str:
         field = f"ptr %opcheck.frame, i64 0, i32 {self._kept[value] + 1}, i64 %opcheck.wide"

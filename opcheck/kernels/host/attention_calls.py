@@ -17,7 +17,7 @@ from opcheck.kernels.host.release_kernels import ReleaseKernels
 
 #: Queries and keys of the kernel that reads the keys once, the sizes of its heads, and its threads.
 _QUERIES, _KEYS, _SIZES, _THREADS = 8, 1024, (64, 96, 128), 1024
-#: The first release whose way of reading a mask is in the table, and the first with a kernel for each dtype of one.
+#: The first release whose way of reading a mask is in the table, and that with kernels by the dtype of the mask.
 _STRIDED_MASK = Version.parse("2.12")
 _BY_MASK = Version.parse("2.13")
 

@@ -179,11 +179,8 @@ def _confirm_whole(
         off = (right.to(exact.dtype) - exact).abs()
         typical = off[off.isfinite()]
         allowed += _TIMES * (float(typical.max()) if typical.numel() else 0.0)
-    if inexact and host.name in _ADDED:
-        sizes = {name: host.arguments[name].abs() for name in _ADDED[host.name]}
-        size = _evaluate(host._replace(arguments={**host.arguments, **sizes}), place, 0)
-        if size is not None:
-            allowed += _ORDER * judging.EPS * size.abs().reshape(-1)[differing]
+        size = _sum_sizes(host, place)
+        allowed += 0.0 if size is None else _ORDER * judging.EPS * size.reshape(-1)[differing]
     if not bool(judging.find_bad(Expected((differing,), value, allowed), got, _UNITS)[0].any()):
         return None
     for draw in (1, 2) if inexact else ():
@@ -211,6 +208,14 @@ def _confirm_whole(
     small = sum(tensor.numel() for tensor in tensors(tuple(host.arguments.values()))) <= _REPEATED
     error = judging.largest_error(wanted, got, bad)
     return WrongResults(int(bad.sum()), smallest, worst, error, host if small else None)
+
+
+def _sum_sizes(host: HostCall, place: int) -> Tensor | None:
+    """Return what the sizes of a call's operands add up to; None for a call that adds nothing up."""
+    sizes = {name: host.arguments[name].abs() for name in _ADDED.get(host.name, ())}
+    if not sizes:
+        return None
+    return _evaluate(host._replace(arguments={**host.arguments, **sizes}), place, 0)
 
 
 def _evaluate(host: HostCall, place: int, draw: int) -> Tensor | None:
