@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, filesize, flop_count, percent, plural
@@ -160,7 +160,7 @@ def facts(report: Report, *, short: bool) -> Facts:
     rows: tuple[tuple[str, Words], ...] = (
         ("run", capture(report) if report.capture.mode == "run" else ""),
         ("calls", "; ".join(filter(None, (totals(report), computed)))),
-        ("numbers", "; ".join(map(numbers, report.numbers))),
+        ("numbers", numbers(report.numbers)),
         ("off the GPU", "" if native else leaves(report)),
         ("waits", waits(report)),
         ("memory", fits(memory) if memory else ""),
@@ -207,8 +207,20 @@ def computed_by(report: Report) -> str:
     return f"computed by {', '.join(shares)}"
 
 
-def numbers(run: KernelNumbers) -> str:
-    """Say how much of the run the release's own kernels computed a second time, and what came of it."""
+def numbers(runs: Sequence[KernelNumbers]) -> str:
+    """Say which dtypes are safe, then how much of each run the release's own kernels computed a second time."""
+    return "; ".join((*filter(None, map(_drift, runs)), *map(_checked_share, runs)))
+
+
+def _drift(run: KernelNumbers) -> str:
+    """Say from which layer on a run is off, or that a dtype is safe; empty where neither is known."""
+    off = run.first_off
+    if off:
+        return f"{run.dtype or 'it'} is off from {off.name} on ({float(off.error):.1e})"
+    return f"{run.dtype} is safe in every layer" if run.layers and run.dtype else ""
+
+
+def _checked_share(run: KernelNumbers) -> str:
     if not run.calls.checked:
         return "; ".join(("no call was computed by the release's own kernels", *run.notes))
     calls = sum(line.calls for line in run.wrong)
@@ -217,13 +229,10 @@ def numbers(run: KernelNumbers) -> str:
         for name, share in (("the elements", run.elements), ("the FLOPs", run.flops))
         if share.all
     )
-    off = run.first_off
     parts = (
         f"{run.calls.checked:,} of {plural(run.calls.all, 'call')} ({', '.join(shares)}) computed by the "
         f"Metal kernels of torch {run.torch}{f' in {run.dtype}' if run.dtype else ''}: "
         + (f"wrong in {plural(calls, 'call')}" if calls else "none of it leaves the CPU's band"),
-        f"{run.dtype or 'it'} is off from {off.name} on ({float(off.error):.1e})" if off else "",
-        f"{run.dtype} is safe in every layer" if run.layers and run.dtype and not off else "",
         "" if run.complete else "the run broke off",
     )
     return ", ".join(filter(None, parts))
