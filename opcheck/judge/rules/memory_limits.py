@@ -1,6 +1,5 @@
 """The memory of a run: more than the GPU of a Mac gives, or a tensor beyond what MPSGraph can describe."""
 
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
