@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeGuard
@@ -77,9 +78,9 @@ class Storage:
             self._handle = spec.fresh_meta().untyped_storage()
         return self._handle
 
-    def __del__(self) -> None:
-        """Notify the watcher."""
-        if self.watcher is not None:
+    def __del__(self, _is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Notify the watcher; not while Python ends, which has emptied the modules that the watcher needs."""
+        if self.watcher is not None and not _is_ending():
             self.watcher(self.number)
 
 

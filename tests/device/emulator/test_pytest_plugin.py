@@ -34,3 +34,21 @@ def test_the_fixture_the_marker_and_the_options(pytester: pytest.Pytester) -> No
     pytester.makepyfile(TESTS)
     pytester.makeini("[pytest]\nmps_torch = 2.5\nmps_macos = 15\naddopts = --strict-markers\n")
     pytester.runpytest_inprocess("-q").assert_outcomes(passed=4)
+
+
+KEPT = """
+import pytest, torch
+
+model = torch.nn.Linear(8, 8)
+
+@pytest.mark.mps_target(torch="2.13", macos="15")
+def test_a_module_that_lives_until_python_ends(mps_emulated):
+    model.to("mps")(torch.rand(2, 8, device="mps")).sum().backward()
+"""
+
+
+def test_a_tensor_that_lives_until_python_ends_prints_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(KEPT)
+    result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    assert "Exception ignored" not in result.stderr.str()
