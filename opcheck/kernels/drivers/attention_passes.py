@@ -80,11 +80,16 @@ def problem(
 
 def _slack(case: AttentionProblem, value: Tensor) -> Tensor:
     """Return what rounding scores and probabilities in float32 may change, and the result to its dtype."""
-    dtype = case.q.dtype
+    return case.v.double().abs().amax() * _score_slack(case) + value.abs() * 2 * rounding(
+        case.q.dtype
+    )
+
+
+def _score_slack(case: AttentionProblem) -> Tensor:
+    """Return by how much rounding in float32 moves the scores of each query, and so its exponentials."""
     size = case.scores.abs().nan_to_num(0.0, 0.0, 0.0).amax(-1, keepdim=True)
     # The lowest float32 absorbs a score, so no rounding of it remains.
-    size = torch.where(size * EPS < 1, 64 + 2 * size, 64.0)
-    return case.v.double().abs().amax() * size * EPS + value.abs() * 2 * rounding(dtype)
+    return torch.where(size * EPS < 1, 64 + 2 * size, 64.0) * EPS
 
 
 _DTYPES = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "bool_": "bool"}
@@ -174,10 +179,12 @@ def _first_pass(call: KernelCall) -> Launches:
         values = torch.stack(
             [weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2
         )
+        moved = _score_slack(case).expand_as(largest)
+        value_slack = (sums * moved)[..., None] * wide.abs().amax() + 1e-4
+        value_slack = value_slack + values.abs() * rounding(case.q.dtype)
         yield Launch(
-            _bind_few_queries(case, mask), (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, 64 * EPS),
-            "sums": (case.q, sums, sums * 64 * EPS),
-            "out": (case.q, values, values.abs() * rounding(case.q.dtype) + 1e-4)}, group=(256, 1, 1)
+            _bind_few_queries(case, mask), (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, moved),
+            "sums": (case.q, sums, sums * moved), "out": (case.q, values, value_slack)}, group=(256, 1, 1)
         )  # fmt: skip
 
 
