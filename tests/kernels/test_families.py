@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import re
 
 import pytest
 
@@ -143,13 +144,40 @@ def ran(machine: KernelMachine, release: str, section: str, pattern: str) -> lis
     ]
 
 
-def failed(outcomes: list[KernelOutcome]) -> list[tuple[str, str, str]]:
-    """What is neither right nor within."""
-    return [
-        (outcome.kernel, outcome.verdict, outcome.reason)
+#: The kernels that depart from the CPU, as an expression, with their verdict and its cause: a statement, or the inputs.
+DEPARTURES = {
+    r"unique_mark_boundaries_b?float": (
+        "depends on flushing",
+        "the inputs hold a denormal and zero",
+    ),
+    r"histc_atomic_(global|threadgroup)_b?float": ("depends on flushing", "a denormal is no zero"),
+    r"sdpa_vector_2pass_1_(float_\d+_\d+_maskfloat|bfloat_\d+_\d+_maskbfloat)": (
+        "wrong",
+        "sdpa-two-passes-low-mask",
+    ),
+    r"prefill_attention_(bfloat16|float32)_.*_hm1_dc._mask\1": ("wrong", "sdpa-blocks-lowest-mask"),
+    # Of the releases before 2.13, whose kernels take the mask as an argument.
+    r"sdpa_vector_(float|half|bfloat)_\d+_\d+": ("wrong", "sdpa-one-pass-fully-masked-row"),
+}
+
+
+def departures(kernels: list[str]) -> dict[str, str]:
+    """The verdicts of the kernels that must be neither right nor within."""
+    return {
+        kernel: verdict
+        for kernel in kernels
+        for pattern, (verdict, _) in DEPARTURES.items()
+        if re.fullmatch(pattern, kernel)
+    }
+
+
+def odd(outcomes: list[KernelOutcome]) -> dict[str, str]:
+    """The verdicts that are neither right nor within."""
+    return {
+        outcome.kernel: outcome.verdict
         for outcome in outcomes
         if outcome.verdict not in {"right", "within"}
-    ]
+    }
 
 
 @pytest.mark.parametrize("pattern", DRIVEN)
@@ -157,7 +185,7 @@ def test_kernels_that_run_agree_with_the_cpu(machine: KernelMachine, pattern: st
     outcomes = ran(machine, "2.15.0", "", pattern)
     driven = [outcome for outcome in outcomes if outcome.verdict != "not run"]
     assert len(driven) >= DRIVEN[pattern]
-    assert not failed(driven)
+    assert odd(driven) == departures([outcome.kernel for outcome in driven])
 
 
 #: Kernels of older releases, and of the library for macOS 26.2, which take other arguments or instructions.
@@ -179,4 +207,4 @@ def test_kernels_of_other_libraries_agree_with_the_cpu(
 ) -> None:
     outcomes = ran(machine, release, section, pattern)
     assert outcomes
-    assert not failed(outcomes)
+    assert odd(outcomes) == departures([outcome.kernel for outcome in outcomes])
