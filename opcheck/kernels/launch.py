@@ -68,7 +68,7 @@ class KernelCall:
     """A kernel of a family, the words of its name by the groups of the family's pattern, and its arguments."""
 
     def __init__(self, match: re.Match[str] | None, kernel: Kernel) -> None:
-        self._match = match
+        self._match, self.kernel = match, kernel
         self.name, self.buffers = kernel.name, kernel.buffers
         self.types = {argument.name: argument.type for argument in kernel.buffers}
 

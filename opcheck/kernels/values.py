@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 #: The value in a result's memory before the kernel runs.
-_UNTOUCHED = 77
+UNTOUCHED = 77
 #: Of the random values; a run is the same wherever it is done.
 SEED = 20240
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -227,7 +227,7 @@ def widen(tensor: Tensor) -> Tensor:
 
 def fill_untouched(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return memory for a result, filled with a value that marks untouched elements."""
-    return torch.full(tuple(shape), 1 if dtype == torch.bool else _UNTOUCHED, dtype=dtype)
+    return torch.full(tuple(shape), 1 if dtype == torch.bool else UNTOUCHED, dtype=dtype)
 
 
 def pad_words(tensor: Tensor) -> Tensor:

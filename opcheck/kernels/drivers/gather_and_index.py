@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from opcheck.kernels import values
+from opcheck.kernels.drivers.operator_calls import call_operator
 from opcheck.kernels.judging import EPS, half_steps
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
-from opcheck.kernels.pointwise import Unfit, address, dtype_named
-from opcheck.kernels.values import fill_untouched, pad_words, random, widen
+from opcheck.kernels.pointwise import Unfit, dtype_named
+from opcheck.kernels.values import pad_words, random, widen
 
 # Gather, scatter, indexing: ScatterGather.mm, Indexing.mm
 
@@ -46,35 +48,34 @@ def _xor_signs(_call: KernelCall) -> Launches:
     r"(?P<op>gather|scatter_(?:set|add|amax|amin|prod))(?:_(?P<how>strided|dense))?(?P<value>_value)?_{any}_{index}"
 )
 def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
-    """Call with tensors that the dense kernels see as (outer, dimension, inner), the others as matrices."""
-    operation = call["op"]
-    outer, inner = (3, 5) if call["how"] == "dense" else (5, 1)
-    columns, picked = 9, 6
+    """Call along the middle dimension; the strided kernels get an operand whose rows are columns in memory."""
+    operation, outer, columns, picked, inner = call["op"], 3, 9, 6, 5
     index = _pick_places(outer, columns, picked)[..., None].expand(-1, -1, inner).contiguous()
     operand = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
-    if call["value"]:
-        source = source[:1, :1, :1].expand(source.shape).contiguous()
-    width = picked if operation == "gather" else columns
+    if call["how"] != "dense":
+        operand, source = (
+            each.transpose(0, 2).contiguous().transpose(0, 2) for each in (operand, source)
+        )
+    arguments: dict[str, Any] = {"self": operand, "dim": 1, "index": index.to(index_dtype)}
     if operation == "gather":
-        value, output = widen(operand).gather(1, index), fill_untouched(index.shape, dtype)
+        yield call_operator(call, "gather", arguments, (operand, widen(operand).gather(1, index)))
+        return
+    if call["value"]:
+        arguments["value"] = source[0, 0, 0].item()
+        source = source[:1, :1, :1].expand(source.shape)
     else:
-        value, output = _scatter(operation, operand, index, source), operand.clone()
-        if dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
-            # They are found by atomics of uint64: the host flips the sign bits of the result's memory before and
-            # after (scatter_signbit_xor), the kernel those of the source.
-            value, output = value ^ _SIGN, output ^ _SIGN
-    bound = {
-        "output": output, "input": operand, "src": source, "value": source.flatten()[:1],
-        "index": index.to(index_dtype), "inner_size": inner, "input_dim_size": columns, "index_dim_size": picked,
-        "output_dim_size": width, "tid_offset": 0, "ndim_dim": (2, 0, 0, 0), "sizes": (picked, outer),
-        "index_sizes": (picked, outer), "dim_size": columns
-    }  # fmt: skip
-    for name, extent in {"output": width, "input": columns, "src": picked, "index": picked}.items():
-        bound[f"{name}_strides"] = (1, extent)  # innermost first, as TensorIterator has dimensions
-    yield Launch(
-        bound, index.numel(), {"output": (operand, value, value.abs().double() * 4 * EPS)}, group=32
-    )  # fmt: skip
+        arguments["src"] = source
+    if operation != "scatter_set":
+        arguments["reduce"] = operation.removeprefix("scatter_")
+    value = _scatter(operation, operand, index, source)
+    if dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
+        # The host turns the sign bits of the result before and after, the kernel those of the source.
+        arguments["self"], value = operand ^ _SIGN, value ^ _SIGN
+    launched = call_operator(
+        call, "scatter", arguments, (operand, value, value.abs().double() * 4 * EPS)
+    )
+    yield launched
 
 
 def _pick_places(rows: int, columns: int, picked: int) -> Tensor:
@@ -90,18 +91,19 @@ def _index_copy(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) 
     operand = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
     value = widen(operand).index_copy(1, index, widen(source))
-    grid = (inner, picked, outer) if call["how"] == "dense" else (source.numel(),)
-    group = (1, 1, 1) if call["how"] == "dense" else (32,)
-    if "input" in call.types:  # up to 2.12 a thread for each result, which is a copy or a source's
-        grid, group = (operand.numel(),), (1,)
+    if "input" not in call.types:
+        if call["how"] == "strided":
+            source = source.transpose(0, 2).contiguous().transpose(0, 2)
+        arguments = {"self": operand, "dim": 1, "index": index.to(index_dtype), "source": source}
+        yield call_operator(call, "index_copy", arguments, (operand, value))
+        return
+    # Up to 2.12 there is a thread for each result, which is a copy or a source's.
     yield Launch({
         "input": operand, "dim": 1, "sizes": operand.shape, "ndim": 3, "input_strides": operand.stride(),
-        "output_strides": operand.stride(), "source_strides": source.stride(),
-        "output": operand.clone(), "source": source, "indices": index.to(index_dtype), "dim_size": columns,
-        "inner": inner, "indices_numel": picked, "dim_out_stride": inner, "dim_source_stride": inner,
-        "slice_sizes": (outer, inner), "slice_out_strides": (columns * inner, 1),
-        "slice_source_strides": (picked * inner, 1), "slice_ndim": 2, "slice_numel": outer * inner, "indices_stride": 1
-    }, grid, {"output": (operand, value)}, group=group)  # fmt: skip
+        "output_strides": operand.stride(), "source_strides": source.stride(), "output": operand.clone(),
+        "source": source, "indices": index.to(index_dtype), "indices_numel": picked,
+        "indices_stride": 1
+    }, operand.numel(), {"output": (operand, value)})  # fmt: skip
 
 
 @family(r"index_(?P<op>add|reduce_amax|reduce_amin|reduce_prod|reduce_mean)_{any}_{index}")
@@ -120,16 +122,28 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
         raise Unfit("no reference for reductions of the dtype")
     else:
         value = wide.index_reduce(1, index, widen(source), operation)
+    slack = value.abs().double() * (8 * EPS + half_steps(dtype))
+    if operation == "add":
+        arguments = {
+            "self": operand,
+            "dim": 1,
+            "index": index.to(index_dtype),
+            "source": source,
+            "alpha": 2,
+        }
+        yield call_operator(call, "index_add", arguments, (operand, value, slack))
+        return
     params = call.struct("params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
         source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
-    alpha = torch.tensor([2]).to(dtype)
-    padded = pad_words(value)
-    yield Launch({
-        "self": pad_words(operand), "index": index.to(index_dtype), "source": source, "params": params, "alpha": alpha
-    }, source.numel(),
-        {"self": (operand, padded, padded.abs().double() * 8 * EPS + half_steps(dtype) * padded.abs().double())},
-        group=32
-    )  # fmt: skip
+    bound = {
+        "self": pad_words(operand),
+        "index": index.to(index_dtype),
+        "source": source,
+        "params": params,
+    }
+    yield Launch(
+        bound, source.numel(), {"self": (operand, pad_words(value), pad_words(slack))}, group=32
+    )
 
 
 @family(r"index_fill_(?:dense|strided)_(?P<mask>from_mask_)?{any}")
@@ -152,23 +166,17 @@ def _index_fill(call: KernelCall, dtype: torch.dtype) -> Launches:
 
 @family(r"index_select_dim_(?P<dense>dense_)?(?P<a>\d+bit)_{index}")
 def _index_select(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
-    outer, columns, inner = 3, 9, 5
-    index = torch.tensor([3, 0, 3, 8])
-    operand = random((outer, columns, inner), dtype, 1)
+    operand, index = random((3, 9, 5), dtype, 1), torch.tensor([3, 0, 3, 8])
     value = operand.index_select(1, index)
-    params = call.fit("params", inner=inner, in_dim_size=columns, out_dim_size=len(index), index_stride=1, ndim=3,
-        reduce_dim=1, self_strides=operand.stride(), self_sizes=operand.shape, source_strides=value.stride(),
-        source_sizes=value.shape)  # fmt: skip
-    grid = (inner, len(index), outer) if call["dense"] else value.numel()
-    bound = {"index": index.to(index_dtype), "input": operand, "params": params}
-    yield Launch(bound, grid, {"output": (operand, value)})
+    operand = operand if call["dense"] else operand.transpose(0, 2).contiguous().transpose(0, 2)
+    arguments = {"self": operand, "dim": 1, "index": index.to(index_dtype)}
+    yield call_operator(call, "index_select", arguments, (operand, value))
 
 
 _ROWS, _COLUMNS, _INNER = 7, 5, 3
 
 
-# index and index_put: operations/Indexing.mm.  The host passes the strides of the indexed tensor as those of the
-# indices, and the addresses of the indices.
+# index and index_put: operations/Indexing.mm.
 
 
 def _indices(*, repeated: bool) -> tuple[Tensor, Tensor]:
@@ -177,19 +185,6 @@ def _indices(*, repeated: bool) -> tuple[Tensor, Tensor]:
     if repeated:
         rows, columns = rows.repeat(2), columns.repeat(2)
     return rows, columns
-
-
-def _bind_indices(picked: tuple[Tensor, Tensor], outside: str, size: int) -> dict[str, Any]:
-    """Return the host's arguments; ``outside`` is what has the shape of the indices: output or input."""
-    count = len(picked[0])
-    own = (size, _INNER * size)
-    indexed = (size, 0)
-    return {
-        "indices": torch.tensor([address(index) for index in picked]), "sizes": (_INNER, count),
-        "indices_strides": (0, 8), "output_strides": own if outside == "output" else indexed,
-        "input_strides": own if outside == "input" else indexed, "index_sizes": (_ROWS, _COLUMNS),
-        "index_strides": (_COLUMNS * _INNER * size, _INNER * size), "ndim_nindices_numel": (2, 2, count * _INNER, 0)
-    }  # fmt: skip
 
 
 def _error_count(expected: int) -> tuple[Tensor, Tensor, float]:
@@ -204,22 +199,27 @@ def _errors(bound: Mapping[str, Tensor]) -> Tensor:
 
 @family(r"index_select_(?P<a>\d+bit)")
 def _index(call: KernelCall) -> Launches:
+    """Call with valid indices, and with one beyond the end: its result is zero, and there is a message."""
     operand = random((_ROWS, _COLUMNS, _INNER), dtype_named(call["a"]), 1)
-    picked = _indices(repeated=False)
-    value = operand[picked]
+    rows, columns = _indices(repeated=False)
+    value = operand[rows, columns]
     for wrong in (0, 1):
-        asked = (picked[0] + torch.tensor([0, 0, 0, 0, 9 * wrong]), picked[1])
-        output = fill_untouched(value.shape, operand.dtype)
-        bound = _bind_indices(asked, "output", operand.element_size()) | {
-            "input": operand,
-            "output": output,
-        }
+        indices = rows + torch.tensor([0, 0, 0, 0, 9 * wrong]), columns
         if wrong:
-            value[-1] = 0  # the result of a wrong index, with a message
-        yield Launch(
-            bound, value.numel(), {"output": (operand, value.clone()), "error_buffer": _error_count(wrong * _INNER)},
-            derived={"error_buffer": _errors}
-        )  # fmt: skip
+            value[-1] = 0
+        yield _count_errors(
+            call_operator(
+                call, "index", {"self": operand, "indices": indices}, (operand, value.clone())
+            ),
+            wrong * _INNER,
+        )
+
+
+def _count_errors(launch: Launch, count: int) -> Launch:
+    """Return a launch that leaves so many messages for the host, too."""
+    expected = {**launch.expected, "error_buffer": _error_count(count)}
+    derived = {**launch.derived, "error_buffer": _errors}
+    return msgspec.structs.replace(launch, expected=expected, derived=derived)
 
 
 @family(r"index_put_(?P<how>serial_|accumulate_)?{any}")
@@ -230,19 +230,21 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand = random((_ROWS, _COLUMNS, _INNER), dtype, 1)
     source = random((len(picked[0]), _INNER), dtype, 2)
     value = widen(operand).index_put(picked, widen(source), accumulate=adds)
-    bound = _bind_indices(picked, "input", operand.element_size()) | {
-        "input": source, "output": pad_words(operand)
-    }  # fmt: skip
     small = dtype in {torch.float16, torch.bfloat16, torch.complex32}
     step = torch.finfo(torch.float16 if dtype == torch.complex32 else dtype).eps if small else EPS
     terms = (
         widen(operand).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
     )  # fmt: skip
-    yield Launch(
-        bound, 1 if call["how"] == "serial_" else source.numel(),
-        {"output": (operand, value, terms * 4 * step * adds), "error_buffer": _error_count(0)},
-        derived={"output": lambda bound: bound["output"][: operand.numel()], "error_buffer": _errors}
-    )  # fmt: skip
+    arguments = {"self": operand, "indices": picked, "values": source, "accumulate": adds}
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(call["how"] == "serial_")
+    try:
+        launch = call_operator(
+            call, "index_put", arguments, (operand, value, terms * 4 * step * adds)
+        )
+    finally:
+        torch.use_deterministic_algorithms(before)
+    yield _count_errors(launch, 0)
 
 
 @family(r"index_check_bounds_{whole}")

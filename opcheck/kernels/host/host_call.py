@@ -16,7 +16,10 @@ from opcheck.kernels.launch import Launch
 
 #: Metal's word for each dtype.
 _METAL: dict[str, str] = {
-    dtype: word for word, dtype in WORDS.items() if word not in WORDS.values() or word == "bool"
+    "float8_e4m3fn": "float8_e4m3fn",
+    **{
+        dtype: word for word, dtype in WORDS.items() if word not in WORDS.values() or word == "bool"
+    },
 }
 
 

@@ -108,11 +108,10 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "index_strides": index.stride(), "ndim_dim": (index.dim(), dim, 0, 0), "dim_size": length, "tid_offset": 0,
     }  # fmt: skip
     launches: tuple[HostLaunch | HostWork, ...] = (launch(kernel, bound, index.numel()),)
-    if target.dtype == torch.int64 and operation in {"amax", "amin"}:
+    turns = release.find("scatter_signbit_xor_long")
+    if turns and target.dtype == torch.int64 and operation in {"amax", "amin"}:
         # Found by atomics of uint64: the sign bits are turned before and after (dispatch_signbit_xor_long).
-        turn = launch(
-            release.first("scatter_signbit_xor_long"), {"data": out, "tid_offset": 0}, out.numel()
-        )
+        turn = launch(release.kernel(turns), {"data": out, "tid_offset": 0}, out.numel())
         launches = (turn, *launches, turn)
     return BoundCall((fill, *launches), (out,))
 
@@ -180,7 +179,8 @@ def _launch_index(
         "ndim_nindices_numel": (len(walk.sizes), len(indexed.indices), count, 0),
     }  # fmt: skip
     bound["indices"] = torch.tensor(bound["indices"])
-    return launch(release.first(name), bound, count, kept=indexed.indices)
+    threads = 1 if "_serial_" in name else count
+    return launch(release.first(name), bound, threads, kept=indexed.indices)
 
 
 def bind_index(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -200,7 +200,7 @@ def bind_index_put(call: HostCall, release: ReleaseKernels) -> BoundCall:
     if arguments["accumulate"]:
         name = f"index_put_accumulate_{metal_type(out)}"
     elif torch.are_deterministic_algorithms_enabled():
-        raise UnboundError("one thread writes all, in deterministic mode")
+        name = f"index_put_serial_{_bits(out)}"  # one thread writes all
     else:
         name = f"index_put_{_bits(out)}"
     return BoundCall((fill, _launch_index(release, name, indexed.source, value, indexed)), (out,))

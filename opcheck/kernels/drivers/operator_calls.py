@@ -1,0 +1,87 @@
+"""Calls a kernel through the host side of an operator: with the launches that a program's own call has."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opcheck.common.versions import Version
+from opcheck.kernels.host import bindings
+from opcheck.kernels.host.host_call import HostCall, HostLaunch, HostWork
+from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.kernel_machine import Kernel
+from opcheck.kernels.launch import KernelCall, Launch, Result
+from opcheck.kernels.values import UNTOUCHED
+
+#: The last word of a kernel whose offsets have 64 bits.
+_WIDE = re.compile(r"(_[iu]?|_uint)64(?=_t$|$)")
+
+
+class _OneKernel(ReleaseKernels):
+    """A release with a single kernel, so that no other one is chosen."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.torch = Version.parse("2.15")
+        self._kernel = kernel
+
+    def find(self, name: str) -> str:
+        """Return the kernel's name if the host looks for it; it would choose that for large tensors by their size."""
+        own = self._kernel.name
+        narrow = _WIDE.sub(r"\g<1>32", own)
+        return own if f"{narrow}_".startswith(f"{name}_") else ""
+
+    def kernel(self, name: str) -> Kernel:
+        """Return the kernel."""
+        assert name == self._kernel.name
+        return self._kernel
+
+
+def call_operator(
+    call: KernelCall, name: str, arguments: Mapping[str, Any], *results: Result | None
+) -> Launch:
+    """Return the launch of a kernel in a call of an operator.
+
+    Args:
+        call: of the kernel.
+        name: of the operator, as the host's tables have it.
+        arguments: all arguments of the operator.
+        results: what each result should be; the first tensor has the result's dtype. None: it is not compared.
+
+    Raises:
+        UnboundError: the host launches another kernel, or several.
+    """
+    outputs = tuple(
+        torch.empty(each[1].shape, dtype=each[0].dtype) if each else torch.empty(0)
+        for each in results
+    )
+    bound = bindings.bind(HostCall(None, name, arguments, outputs), _OneKernel(call.kernel))
+    (place,) = (at for at, step in enumerate(bound.launches) if isinstance(step, HostLaunch))
+    launched, after = bound.launches[place], bound.launches[place + 1 :]
+    assert isinstance(launched, HostLaunch)
+    memory = {key: tensor for key, tensor in launched.memory.items() if tensor is not None}
+    expected, derived = {}, {}
+    for wanted, result in zip(results, bound.results, strict=True):
+        if wanted is None or result is None:
+            continue
+        result.fill_(1 if result.dtype == torch.bool else UNTOUCHED)
+        expected[f"result {len(expected)}"] = wanted
+        derived[f"result {len(derived)}"] = _read(result, after)
+    for step in bound.launches[:place]:
+        assert isinstance(step, HostWork)
+        step.run()
+    return Launch(
+        {**memory, "kept": launched.kept}, launched.threads, expected, launched.group, derived=derived
+    )  # fmt: skip
+
+
+def _read(result: Tensor, after: Sequence[HostWork | HostLaunch]) -> Any:
+    """Return a function that does the host's work after the launch, and returns the result."""
+
+    def read(_bound: Mapping[str, Tensor]) -> Tensor:
+        for step in after:
+            step.run()
+        return result
+
+    return read
