@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
 from opcheck.kernels import values
+from opcheck.kernels.drivers.operator_calls import call_operator
 from opcheck.kernels.judging import EPS, half_steps, rounding
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
@@ -17,34 +18,22 @@ from opcheck.kernels.values import fill_untouched, random, widen
 
 @family(r"masked_fill_scalar_(?P<how>dense|strided|broadcast)_(?P<a>\d+bit)")
 def _masked_fill(call: KernelCall, dtype: torch.dtype) -> Launches:
-    rows, columns = 5, 7
-    operand, filler = random((rows, columns), dtype, 1), random((1,), dtype, 3)
-    mask = random((rows, columns), torch.bool, 2)
+    operand, filler = random((5, 7), dtype, 1), random((1,), dtype, 3)
+    mask = random((5, 7), torch.bool, 2)
     if call["how"] == "broadcast":
         mask = mask[:1]
     value = torch.where(mask, filler, operand)
-    width = 1 if call["how"] == "broadcast" else columns
-    yield Launch({
-        "input": operand.clone(), "mask": mask.contiguous(), "val": filler, "mask_numel": mask.numel(),
-        "sizes": (columns, rows), "input_strides": (1, columns), "mask_strides": (1, width), "ndim": 2
-    }, operand.numel(), {"input": (operand, value)})  # fmt: skip
+    if call["how"] == "strided":
+        mask = mask.T.contiguous().T
+    arguments = {"self": operand, "mask": mask, "value": filler[0]}
+    yield call_operator(call, "masked_fill", arguments, (operand, value))
 
 
 @family(r"flip_(?P<direct>direct_)?(?P<a>\d+bit)")
 def _flip(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with a negative stride for the flipped dimension, as the host turns it (in bytes)."""
-    rows, columns = 4, 6
-    operand = random((rows, columns), dtype, 1)
-    value = operand.flip(0, 1)
-    size = operand.element_size()
-    bound = {
-        # The last element comes first: strides count down from it.
-        "input": operand.flatten()[-1:], "ndim": 2,
-        "sizes": (columns, rows), "output_strides": (size, columns * size, 0, 0),
-        "input_strides": (-size, -columns * size, 0, 0),
-    }  # fmt: skip
-    grid = (columns, rows, 1) if call["direct"] else (operand.numel(),)
-    yield Launch(bound, grid, {"output": (operand, value)}, group=(1, 1, 1) if call["direct"] else (1,))  # fmt: skip
+    operand = random((4, 6) if call["direct"] else (2, 4, 3, 6), dtype, 1)
+    arguments = {"self": operand, "dims": (0, 1)}
+    yield call_operator(call, "flip", arguments, (operand, operand.flip(0, 1)))
 
 
 @family(r"eye_(?:diag_)?{any}")
@@ -63,94 +52,71 @@ def _triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
     for diagonal in (0, 2, -1):
         operand = random((batch, rows, columns), dtype, 1)
         value = getattr(torch, call["op"])(widen(operand), diagonal)
-        strides = (1, columns, rows * columns, 0)
-        result = "self" if call["inplace"] else "out"
+        if not call["inplace"]:
+            yield call_operator(
+                call, call["op"], {"self": operand, "diagonal": diagonal}, (operand, value)
+            )
+            continue
         yield Launch({
-            "inp": operand, "self": operand.clone(), "out_strides": strides, "inp_strides": strides,
-            "strides": strides, "sizes": (columns, rows, batch, 0),
+            "self": operand.clone(), "strides": (1, columns, rows * columns, 0), "sizes": (columns, rows, batch, 0),
             "k_ndim": torch.tensor([diagonal, 3], dtype=torch.int32)
-        }, (columns, rows, batch), {result: (operand, value)})  # fmt: skip
+        }, (columns, rows, batch), {"self": (operand, value)})  # fmt: skip
 
 
 @family(r"cat_(?P<i>int32_t|int64_t)_{any}_(?P<b>[a-z0-9]+)")
 def _cat(call: KernelCall, first: torch.dtype, second: torch.dtype) -> Launches:
-    """Call once: each input of a cat is a launch of its own, at an offset."""
-    types = call.types
-    source, target = (first, second) if types["input"] == call["a"] else (second, first)
-    batch, before, rows, columns = 2, 3, 4, 5
-    operand = random((batch, rows, columns), source, 1)
+    """Call for each of three operands, at an offset of its own."""
+    source, target = (first, second) if call.types["input"] == call["a"] else (second, first)
+    joined = [random((2, rows, 5), source, rows) for rows in (3, 1, 4)]
     if not target.is_signed and source.is_floating_point:
-        operand = operand.abs()  # what a negative number becomes is not specified
-    shape = (batch, before + rows + 1, columns)
-    output = fill_untouched(shape, target)
-    value = widen(output)
-    moved = operand.to(target)
-    value[:, before : before + rows] = widen(moved)
-    shared = call.struct(
-        "shared_params", ndim=3, cat_dim=1, output_strides=output.stride(), output_sizes=shape
-    )  # fmt: skip
-    own = call.struct("input_params", cat_dim_offset=before, input_element_offset=0,
-        input_strides=operand.stride(), input_sizes=operand.shape)  # fmt: skip
-    yield Launch({
-        "input": operand, "output": output, "shared_params": shared, "input_params": own
-    }, operand.numel(), {"output": (operand, value)}, group=32)  # fmt: skip
+        joined = [
+            operand.abs() for operand in joined
+        ]  # what a negative number becomes is not specified
+    value = widen(torch.cat([operand.to(target) for operand in joined], 1))
+    launch = call_operator(
+        call, "cat", {"tensors": joined, "dim": 1}, (joined[0], value), dtypes=(target,)
+    )
+    yield launch
 
 
 _PADDED = {"reflection": "reflect", "replication": "replicate"}
 
 
 @family(
-    r"(?P<mode>reflection|replication)_pad(?P<dims>[123])d_(?P<way>forward|backward)_{any}_(?P<i>i32|i64)"
+    r"(?P<mode>reflection|replication)_pad(?P<dims>[123])d_(?P<way>forward|backward)_{any}(?:_(?P<i>i32|i64))?"
 )
 def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with dimensions innermost first; strides 3 and 4 are those of channels and batch."""
-    dims = int(call["dims"])
-    for left, right in ((1, 2), (2, 0)):
-        shape = (2, 3, 3, 5, 4)[:2] + (3, 5, 4)[3 - dims :]
-        operand = random(shape, dtype, 1)
+    dims, name = int(call["dims"]), f"{call['mode']}_pad{call['dims']}d"
+    # The kernels without a type of their offsets take padding away, too.
+    for left, right in ((1, 2), (2, 0)) if call["i"] else ((3, 2), (-2, 4), (0, -3)):
+        operand = random((2, 3, *(3, 5, 4 if call["i"] else 9)[3 - dims :]), dtype, 1)
         wide = widen(operand)
         wide = wide if wide.is_floating_point() or wide.is_complex() else wide.double()
-        wide.requires_grad_(call["way"] == "backward")
-        padded = F.pad(wide, (left, right) * dims, mode=_PADDED[call["mode"]])
-        output = fill_untouched(padded.shape, dtype)
-
-        def strides(tensor: Tensor) -> tuple[int, ...]:
-            spatial = tuple(reversed(tensor.stride()[2:]))
-            return (*spatial, *(0,) * (3 - dims), tensor.stride(1), tensor.stride(0))
-
-        params = call.struct("params", input_sizes=tuple(reversed(shape[2:])), left_pad=(left,) * dims,
-            output_sizes=tuple(reversed(padded.shape[2:])), input_strides=strides(operand),
-            output_strides=strides(output), channels=3)  # fmt: skip
-        extent = padded.shape[2:] if call["way"] == "forward" else operand.shape[2:]
-        grid = (extent[-1], extent[-2] if dims > 1 else 1, 6 * (extent[0] if dims == 3 else 1))
+        wide.requires_grad_()
+        padding = (left, right) * dims
+        padded = F.pad(wide, padding, mode=_PADDED[call["mode"]])
+        arguments: dict[str, Any] = {"self": operand, "padding": padding}
         if call["way"] == "forward":
-            yield Launch({"input": operand, "params": params}, grid, {"output": (operand, padded)})
+            yield call_operator(call, name, arguments, (operand, padded.detach()))
             continue
         upstream = random(padded.shape, dtype, 2)
-        (gradient,) = torch.autograd.grad(padded, wide, widen(upstream))
+        (gradient,) = torch.autograd.grad(padded, wide, widen(upstream).to(wide.dtype))
         slack = float(upstream.abs().double().amax()) * 64 * (EPS + half_steps(dtype) / 8)
-        yield Launch({
-            "grad_output": upstream, "grad_input": torch.zeros(shape, dtype=dtype), "params": params
-        }, grid, {"grad_input": (operand, gradient, slack)})  # fmt: skip
+        arguments = {"grad_output": upstream, **arguments}
+        result = operand, gradient.resolve_conj(), slack
+        yield call_operator(call, f"{name}_backward", arguments, result)
 
 
 @family(r"constant_pad_nd_(?P<dense>dense_)?(?P<a>[a-z0-9]+?)(_u32|_u64)?")
 def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
-    shape, left, right = (3, 4, 5), (1, 2, 0), (2, 0, 3)
-    operand, filler = random(shape, dtype, 1), random((1,), dtype, 3)
-    sides = [side for dimension in (2, 1, 0) for side in (left[dimension], right[dimension])]
-    value = F.pad(widen(operand), sides, value=0)
-    inside = F.pad(torch.ones(shape, dtype=torch.bool), sides, value=False)
-    value = torch.where(inside, value, widen(filler))
-    given_strides = {} if call["dense"] else {
-        "input_strides": (1, 5, 20), "output_strides": tuple(reversed(value.stride())), "ndim": 3
-    }  # fmt: skip
-    params = call.struct("params", output_sizes=tuple(reversed(value.shape)), input_sizes=tuple(reversed(shape)),
-        left_pad=tuple(reversed(left)), **given_strides)  # fmt: skip
-    depth, height, width = value.shape
-    grid = (width, height, depth) if call["dense"] else (width, height * depth)
-    bound = {"input": operand, "params": params, "fill_value": filler}
-    yield Launch(bound, grid, {"output": (operand, value)}, group=(1,) * len(grid))
+    sides = (0, 3, 2, 0, 1, 2)
+    operand, filler = random((3, 4, 5), dtype, 1), random((1,), dtype, 3)
+    inside = F.pad(torch.ones(operand.shape, dtype=torch.bool), sides, value=False)
+    value = torch.where(inside, F.pad(widen(operand), sides, value=0), widen(filler))
+    if not call["dense"]:
+        operand = operand.transpose(0, 2).contiguous().transpose(0, 2)
+    arguments = {"self": operand, "pad": sides, "value": filler.item()}
+    yield call_operator(call, "constant_pad_nd", arguments, (operand, value))
 
 
 _STEPS = 33
@@ -413,23 +379,3 @@ def _glu(call: KernelCall, dtype: torch.dtype) -> Launches:
         "grad_input_byte_offset": offset, "input_byte_offset": offset, "ndim": 2
     }, (half, rows) if dense else (half * rows,), {name: (operand, result, slack)}, group=(1, 1) if dense else (1,)
     )  # fmt: skip
-
-
-@family(r"replication_pad1d_(?P<way>forward|backward)_{any}")
-def _replication(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call with padding that adds and takes away; the third number is what is added before."""
-    forward = call["way"] == "forward"
-    source, target = ("input", "output") if forward else ("grad_output", "grad_input")
-    for before, after in ((3, 2), (-2, 4), (0, -3)):
-        sizes = (9, 9 + before + after)
-        operand = random((2, 3, sizes[0] if forward else sizes[1]), dtype, 1)
-        wide = widen(operand).double() if dtype == torch.bool else widen(operand)
-        if forward:
-            value = F.pad(wide, (before, after), "replicate")
-        else:
-            start = wide.new_zeros((2, 3, 9)).requires_grad_()
-            padded = F.pad(start, (before, after), "replicate")
-            value = torch.autograd.grad(padded, start, wide)[0].resolve_conj()
-        yield Launch({
-            source: operand, "sizes_pad": (*sizes, before, after)
-        }, (value.shape[-1], 3, 2), {target: (operand, value, value.abs().double() * 4 * rounding(dtype))})  # fmt: skip

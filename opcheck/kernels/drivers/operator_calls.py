@@ -15,8 +15,8 @@ from opcheck.kernels.kernel_machine import Kernel
 from opcheck.kernels.launch import KernelCall, Launch, Result
 from opcheck.kernels.values import UNTOUCHED
 
-#: The last word of a kernel whose offsets have 64 bits.
-_WIDE = re.compile(r"(_[iu]?|_uint)64(?=_t$|$)")
+#: The word of a kernel whose offsets have 64 bits.
+_WIDE = re.compile(r"(_[iu]?|_u?int)64(?=_t(?:_|$)|$)")
 
 
 class _OneKernel(ReleaseKernels):
@@ -39,41 +39,45 @@ class _OneKernel(ReleaseKernels):
 
 
 def call_operator(
-    call: KernelCall, name: str, arguments: Mapping[str, Any], *results: Result | None
+    call: KernelCall,
+    name: str,
+    arguments: Mapping[str, Any],
+    *results: Result | None,
+    dtypes: Sequence[torch.dtype] = (),
 ) -> Launch:
-    """Return the launch of a kernel in a call of an operator.
+    """Return the launch of a kernel in a call of an operator; the last one, if there are several.
 
     Args:
         call: of the kernel.
         name: of the operator, as the host's tables have it.
         arguments: all arguments of the operator.
-        results: what each result should be; the first tensor has the result's dtype. None: it is not compared.
+        results: what each result should be; None: it is not compared.
+        dtypes: of the results; those of the operands that ``results`` shows, if there are none.
 
     Raises:
-        UnboundError: the host launches another kernel, or several.
+        UnboundError: the host launches another kernel.
     """
+    dtypes = dtypes or [each[0].dtype if each else torch.bool for each in results]
     outputs = tuple(
-        torch.empty(each[1].shape, dtype=each[0].dtype) if each else torch.empty(0)
-        for each in results
+        torch.empty(each[1].shape if each else (0,), dtype=dtype)
+        for each, dtype in zip(results, dtypes, strict=True)
     )
     bound = bindings.bind(HostCall(None, name, arguments, outputs), _OneKernel(call.kernel))
-    (place,) = (at for at, step in enumerate(bound.launches) if isinstance(step, HostLaunch))
-    launched, after = bound.launches[place], bound.launches[place + 1 :]
-    assert isinstance(launched, HostLaunch)
-    memory = {key: tensor for key, tensor in launched.memory.items() if tensor is not None}
     expected, derived = {}, {}
+    place = max(at for at, step in enumerate(bound.launches) if isinstance(step, HostLaunch))
     for wanted, result in zip(results, bound.results, strict=True):
-        if wanted is None or result is None:
-            continue
-        result.fill_(1 if result.dtype == torch.bool else UNTOUCHED)
-        expected[f"result {len(expected)}"] = wanted
-        derived[f"result {len(derived)}"] = _read(result, after)
+        if wanted is not None and result is not None:
+            result.fill_(1 if result.dtype == torch.bool else UNTOUCHED)
+            expected[f"result {len(expected)}"] = wanted
+            derived[f"result {len(derived)}"] = _read(result, bound.launches[place + 1 :])
     for step in bound.launches[:place]:
-        assert isinstance(step, HostWork)
         step.run()
+    last = bound.launches[place]
+    assert isinstance(last, HostLaunch)
+    memory = {key: tensor for key, tensor in last.memory.items() if tensor is not None}
     return Launch(
-        {**memory, "kept": launched.kept}, launched.threads, expected, launched.group, derived=derived
-    )  # fmt: skip
+        {**memory, "kept": last.kept}, last.threads, expected, last.group, derived=derived
+    )
 
 
 def _read(result: Tensor, after: Sequence[HostWork | HostLaunch]) -> Any:
