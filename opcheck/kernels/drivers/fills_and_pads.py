@@ -25,15 +25,15 @@ def _masked_fill(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = torch.where(mask, filler, operand)
     if call["how"] == "strided":
         mask = mask.T.contiguous().T
-    arguments = {"self": operand, "mask": mask, "value": filler[0]}
-    yield call_operator(call, "masked_fill", arguments, (operand, value))
+    yield call_operator(
+        call, "masked_fill", (operand, value), self=operand, mask=mask, value=filler[0]
+    )
 
 
 @family(r"flip_(?P<direct>direct_)?(?P<a>\d+bit)")
 def _flip(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand = random((4, 6) if call["direct"] else (2, 4, 3, 6), dtype, 1)
-    arguments = {"self": operand, "dims": (0, 1)}
-    yield call_operator(call, "flip", arguments, (operand, operand.flip(0, 1)))
+    yield call_operator(call, "flip", (operand, operand.flip(0, 1)), self=operand, dims=(0, 1))
 
 
 @family(r"eye_(?:diag_)?{any}")
@@ -53,9 +53,7 @@ def _triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
         operand = random((batch, rows, columns), dtype, 1)
         value = getattr(torch, call["op"])(widen(operand), diagonal)
         if not call["inplace"]:
-            yield call_operator(
-                call, call["op"], {"self": operand, "diagonal": diagonal}, (operand, value)
-            )
+            yield call_operator(call, call["op"], (operand, value), self=operand, diagonal=diagonal)
             continue
         yield Launch({
             "self": operand.clone(), "strides": (1, columns, rows * columns, 0), "sizes": (columns, rows, batch, 0),
@@ -73,10 +71,8 @@ def _cat(call: KernelCall, first: torch.dtype, second: torch.dtype) -> Launches:
             operand.abs() for operand in joined
         ]  # what a negative number becomes is not specified
     value = widen(torch.cat([operand.to(target) for operand in joined], 1))
-    launch = call_operator(
-        call, "cat", {"tensors": joined, "dim": 1}, (joined[0], value), dtypes=(target,)
-    )
-    yield launch
+    result = joined[0], value
+    yield call_operator(call, "cat", result, dtypes=(target,), tensors=joined, dim=1)
 
 
 _PADDED = {"reflection": "reflect", "replication": "replicate"}
@@ -95,16 +91,16 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
         wide.requires_grad_()
         padding = (left, right) * dims
         padded = F.pad(wide, padding, mode=_PADDED[call["mode"]])
-        arguments: dict[str, Any] = {"self": operand, "padding": padding}
         if call["way"] == "forward":
-            yield call_operator(call, name, arguments, (operand, padded.detach()))
+            yield call_operator(
+                call, name, (operand, padded.detach()), self=operand, padding=padding
+            )
             continue
         upstream = random(padded.shape, dtype, 2)
         (gradient,) = torch.autograd.grad(padded, wide, widen(upstream).to(wide.dtype))
         slack = float(upstream.abs().double().amax()) * 64 * (EPS + half_steps(dtype) / 8)
-        arguments = {"grad_output": upstream, **arguments}
         result = operand, gradient.resolve_conj(), slack
-        yield call_operator(call, f"{name}_backward", arguments, result)
+        yield call_operator(call, f"{name}_backward", result, grad_output=upstream, padding=padding)
 
 
 @family(r"constant_pad_nd_(?P<dense>dense_)?(?P<a>[a-z0-9]+?)(_u32|_u64)?")
@@ -115,8 +111,10 @@ def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = torch.where(inside, F.pad(widen(operand), sides, value=0), widen(filler))
     if not call["dense"]:
         operand = operand.transpose(0, 2).contiguous().transpose(0, 2)
-    arguments = {"self": operand, "pad": sides, "value": filler.item()}
-    yield call_operator(call, "constant_pad_nd", arguments, (operand, value))
+    result = operand, value
+    yield call_operator(
+        call, "constant_pad_nd", result, self=operand, pad=sides, value=filler.item()
+    )
 
 
 _STEPS = 33

@@ -54,28 +54,28 @@ def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> L
     operand = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
     if call["how"] != "dense":
-        operand, source = (
-            each.transpose(0, 2).contiguous().transpose(0, 2) for each in (operand, source)
-        )
-    arguments: dict[str, Any] = {"self": operand, "dim": 1, "index": index.to(index_dtype)}
+        operand, source = _turn(operand), _turn(source)
+    where = {"dim": 1, "index": index.to(index_dtype)}
     if operation == "gather":
-        yield call_operator(call, "gather", arguments, (operand, widen(operand).gather(1, index)))
+        value = widen(operand).gather(1, index)
+        yield call_operator(call, "gather", (operand, value), self=operand, **where)
         return
     if call["value"]:
-        arguments["value"] = source[0, 0, 0].item()
         source = source[:1, :1, :1].expand(source.shape)
-    else:
-        arguments["src"] = source
+    what = {"value": source[0, 0, 0].item()} if call["value"] else {"src": source}
     if operation != "scatter_set":
-        arguments["reduce"] = operation.removeprefix("scatter_")
+        what["reduce"] = operation.removeprefix("scatter_")
     value = _scatter(operation, operand, index, source)
     if dtype == torch.int64 and operation in {"scatter_amax", "scatter_amin"}:
         # The host turns the sign bits of the result before and after, the kernel those of the source.
-        arguments["self"], value = operand ^ _SIGN, value ^ _SIGN
-    launched = call_operator(
-        call, "scatter", arguments, (operand, value, value.abs().double() * 4 * EPS)
-    )
-    yield launched
+        operand, value = operand ^ _SIGN, value ^ _SIGN
+    result = operand, value, value.abs().double() * 4 * EPS
+    yield call_operator(call, "scatter", result, self=operand, **where, **what)
+
+
+def _turn(operand: Tensor) -> Tensor:
+    """Return the same values with the first dimension innermost in memory."""
+    return operand.transpose(0, 2).contiguous().transpose(0, 2)
 
 
 def _pick_places(rows: int, columns: int, picked: int) -> Tensor:
@@ -91,18 +91,18 @@ def _index_copy(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) 
     operand = random((outer, columns, inner), dtype, 1)
     source = random((outer, picked, inner), dtype, 2)
     value = widen(operand).index_copy(1, index, widen(source))
+    places = index.to(index_dtype)
     if "input" not in call.types:
-        if call["how"] == "strided":
-            source = source.transpose(0, 2).contiguous().transpose(0, 2)
-        arguments = {"self": operand, "dim": 1, "index": index.to(index_dtype), "source": source}
-        yield call_operator(call, "index_copy", arguments, (operand, value))
+        source = _turn(source) if call["how"] == "strided" else source
+        yield call_operator(
+            call, "index_copy", (operand, value), self=operand, dim=1, index=places, source=source
+        )
         return
     # Up to 2.12 there is a thread for each result, which is a copy or a source's.
     yield Launch({
         "input": operand, "dim": 1, "sizes": operand.shape, "ndim": 3, "input_strides": operand.stride(),
         "output_strides": operand.stride(), "source_strides": source.stride(), "output": operand.clone(),
-        "source": source, "indices": index.to(index_dtype), "indices_numel": picked,
-        "indices_stride": 1
+        "source": source, "indices": places, "indices_numel": picked, "indices_stride": 1
     }, operand.numel(), {"output": (operand, value)})  # fmt: skip
 
 
@@ -123,27 +123,18 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     else:
         value = wide.index_reduce(1, index, widen(source), operation)
     slack = value.abs().double() * (8 * EPS + half_steps(dtype))
+    places = index.to(index_dtype)
     if operation == "add":
-        arguments = {
-            "self": operand,
-            "dim": 1,
-            "index": index.to(index_dtype),
-            "source": source,
-            "alpha": 2,
-        }
-        yield call_operator(call, "index_add", arguments, (operand, value, slack))
+        result = operand, value, slack
+        yield call_operator(
+            call, "index_add", result, self=operand, dim=1, index=places, source=source, alpha=2
+        )
         return
     params = call.struct("params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
         source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
-    bound = {
-        "self": pad_words(operand),
-        "index": index.to(index_dtype),
-        "source": source,
-        "params": params,
-    }
-    yield Launch(
-        bound, source.numel(), {"self": (operand, pad_words(value), pad_words(slack))}, group=32
-    )
+    yield Launch({
+        "self": pad_words(operand), "index": places, "source": source, "params": params
+    }, source.numel(), {"self": (operand, pad_words(value), pad_words(slack))}, group=32)  # fmt: skip
 
 
 @family(r"index_fill_(?:dense|strided)_(?P<mask>from_mask_)?{any}")
@@ -168,9 +159,10 @@ def _index_fill(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _index_select(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> Launches:
     operand, index = random((3, 9, 5), dtype, 1), torch.tensor([3, 0, 3, 8])
     value = operand.index_select(1, index)
-    operand = operand if call["dense"] else operand.transpose(0, 2).contiguous().transpose(0, 2)
-    arguments = {"self": operand, "dim": 1, "index": index.to(index_dtype)}
-    yield call_operator(call, "index_select", arguments, (operand, value))
+    operand = operand if call["dense"] else _turn(operand)
+    yield call_operator(
+        call, "index_select", (operand, value), self=operand, dim=1, index=index.to(index_dtype)
+    )
 
 
 _ROWS, _COLUMNS, _INNER = 7, 5, 3
@@ -207,12 +199,10 @@ def _index(call: KernelCall) -> Launches:
         indices = rows + torch.tensor([0, 0, 0, 0, 9 * wrong]), columns
         if wrong:
             value[-1] = 0
-        yield _count_errors(
-            call_operator(
-                call, "index", {"self": operand, "indices": indices}, (operand, value.clone())
-            ),
-            wrong * _INNER,
+        launch = call_operator(
+            call, "index", (operand, value.clone()), self=operand, indices=indices
         )
+        yield _count_errors(launch, wrong * _INNER)
 
 
 def _count_errors(launch: Launch, count: int) -> Launch:
@@ -235,12 +225,12 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
     terms = (
         widen(operand).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
     )  # fmt: skip
-    arguments = {"self": operand, "indices": picked, "values": source, "accumulate": adds}
+    result = operand, value, terms * 4 * step * adds
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(call["how"] == "serial_")
     try:
         launch = call_operator(
-            call, "index_put", arguments, (operand, value, terms * 4 * step * adds)
+            call, "index_put", result, self=operand, indices=picked, values=source, accumulate=adds
         )
     finally:
         torch.use_deterministic_algorithms(before)

@@ -1,15 +1,17 @@
 """Calls the kernels of embeddings, softmax, norms and losses: Embedding.mm, SoftMax.mm, LayerNorm.mm, LossOps.mm."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+import msgspec
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
+from opcheck.kernels.drivers.operator_calls import call_operator
 from opcheck.kernels.judging import EPS, rounding
 from opcheck.kernels.launch import LENGTHS, KernelCall, Launch, Launches, Result, family
-from opcheck.kernels.pointwise import Unfit, dtype_named
+from opcheck.kernels.pointwise import dtype_named
 from opcheck.kernels.values import fill_untouched, pad_words, random
 
 # Embeddings
@@ -119,45 +121,27 @@ def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand, weight = random((batch, classes, places), dtype, 1), random((classes,), dtype, 2).abs()
     target = torch.randint(0, classes, (batch, places), generator=torch.Generator().manual_seed(1))
     target[-1, -1] = -100
-    forward = {
-        "n_classes": classes, "map_size": places, "batch_stride": classes * places, "class_stride": places,
-        "ignore_index": -100, "has_weight": 1,
-    }  # fmt: skip
     wide = operand.double().requires_grad_()
     value = F.nll_loss(wide, target, weight.double(), reduction="none")
     kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
-    bound = {
-        "input": operand, "target": target, "weight": weight, "grad_input": torch.zeros(operand.shape, dtype=dtype),
-        "total_weight": kept.sum().to(dtype),
-    }  # fmt: skip
+    shared = {"self": operand, "target": target, "weight": weight, "ignore_index": -100}
     if call["way"] == "forward":
-        bound["params"] = call.struct("params", **forward)
-        yield Launch(
-            bound, target.numel(), {"output": (operand, value.detach(), 8 * EPS), "sample_weights": (operand, kept)},
-            group=32
-        )  # fmt: skip
+        result = operand, value.detach(), 8 * EPS
+        launch = call_operator(call, "nll_loss2d_forward", result, None, **shared, reduction=0)
+        expected = {**launch.expected, "sample_weights": (operand, kept)}
+        yield msgspec.structs.replace(launch, expected=expected)
         return
+    total = kept.sum().to(dtype)
     for reduction in (0, 1):
+        loss = value if not reduction else value.sum() / total.double()
         upstream = random((1,) if reduction else target.shape, dtype, 3)
-        params = call.struct("params", is_reduction=reduction, is_mean=reduction)
-        inner = struct_bytes(forward)
-        params[: len(inner)] = inner
-        loss = value if not reduction else value.sum() / bound["total_weight"].double()
         gradient = torch.autograd.grad(
             loss, wide, upstream.double().view(loss.shape), retain_graph=True
         )[0]
-        yield Launch(
-            bound | {"params": params, "grad_output": upstream, "grad_input": torch.zeros(operand.shape, dtype=dtype)},
-            target.numel(), {"grad_input": (operand, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype)))},
-            group=32
+        result = operand, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype))
+        yield call_operator(
+            call, "nll_loss2d_backward", result, **shared, grad_output=upstream, total_weight=total, reduction=reduction
         )  # fmt: skip
-
-
-def struct_bytes(forward: Mapping[str, int]) -> Tensor:
-    """Return NLLLossForwardParams in memory: six 64-bit integers and a flag (LossOps.h)."""
-    order = ("n_classes", "map_size", "batch_stride", "class_stride", "ignore_index", "tid_offset")
-    words = torch.tensor([*(forward.get(name, 0) for name in order), forward["has_weight"]])
-    return words.view(torch.uint8)
 
 
 @family(r"renorm_{float}")
@@ -342,7 +326,8 @@ def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _layer_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
     # A small variance with the eps of vision transformers (pytorch/pytorch#190491), and rows about 1 (#186367).
     scales = ((1.0, 0.0, 1e-5), (9.9e-4, 0.0, 1e-12), (1e-3, 1.0, 1e-7))
-    for length, (scale, shift, eps) in itertools.product((8, 33, 100, 1000), scales):
+    lengths = (4100, 5000) if call["how"] == "looped" else (8, 33, 100, 1000)
+    for length, (scale, shift, eps) in itertools.product(lengths, scales):
         operand = (random((3, length), torch.float32, length) * scale + shift).to(dtype)
         weight, bias = random((length,), dtype, 1), random((length,), dtype, 2)
         wide = operand.double()
@@ -351,32 +336,23 @@ def _layer_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
         # The mean is off by a rounding, which a small variance magnifies.
         off = 64 * EPS * (1 + shift / scale)
         slack = off * (1 + weight.double().abs() * 4)
-        bound = {
-            "input": operand, "axis_size": length, "epsilon": eps, "weight": weight, "bias": bias
-        }  # fmt: skip
-        expected: dict[str, Result] = {
-            "output": (operand, value, slack), "meanOut": (operand, mean, 1e-6),
-            "rstdTensor": (operand, rstd, rstd * off)
-        }  # fmt: skip
-        for extra in call.types.keys() - bound.keys() - expected.keys():
-            if call.types[extra] not in {"bool", "int", "uint"}:
-                raise Unfit(f"nothing is known of the argument {extra}")
-            bound[extra] = (1, 1)
-        # The looped form is called with 1,024 threads: it reads a sum of each of 32 simdgroups.
-        group = 1024 if call["how"] == "looped" else min(1024, -(-length // (4 * 32)) * 32)
-        yield Launch(bound, 3 * group, expected, group=group)
+        yield call_operator(
+            call, "native_layer_norm", (operand, value, slack), (operand, mean, 1e-6), (operand, rstd, rstd * off),
+            dtypes=(dtype, call.dtype("meanOut"), call.dtype("rstdTensor")), input=operand, normalized_shape=(length,),
+            weight=weight, bias=bias, eps=eps
+        )  # fmt: skip
 
 
 @family(r"rms_norm(?P<how>_looped)?_{float}")
-def _rms_norm(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    for length in (8, 33, 100, 1000):
+def _rms_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
+    for length in (4100, 5000) if call["how"] else (8, 33, 100, 1000):
         operand, weight = random((3, length), dtype, length), random((length,), dtype, 1)
         wide = operand.double()
         value = wide * (wide.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * weight.double()
-        group = min(1024, -(-length // (4 * 32)) * 32)
-        yield Launch({
-            "x": operand, "w": weight, "eps": 1e-5, "axis_size": length, "w_stride": 1
-        }, 3 * group, {"out": (operand, value, value.abs() * (rounding(dtype) + 16 * EPS))}, group=group)  # fmt: skip
+        result = operand, value, value.abs() * (rounding(dtype) + 16 * EPS)
+        yield call_operator(
+            call, "_fused_rms_norm", result, input=operand, weight=weight, normalized_shape=(length,), eps=1e-5
+        )  # fmt: skip
 
 
 @family(
@@ -398,22 +374,23 @@ def _group_norm(call: KernelCall, dtype: torch.dtype, statistics: torch.dtype) -
     d_operand, d_gamma, d_beta = torch.autograd.grad(value, (wide, scale, shift), upstream.double())
     rows = operand.double().reshape(batch * groups, -1)
     mean, rstd = rows.mean(-1), (rows.var(-1, correction=0) + 1e-5).rsqrt()
-    bound = {
-        "X": operand, "dY": upstream, "gamma": gamma, "beta": beta,
-        "params": call.struct("params", HxW=extent, num_groups=groups, channels_per_group=per_group,
-            elements_per_group=per_group * extent, C=channels, N_times_HxW=batch * extent, eps=1e-5)
-    }  # fmt: skip
     off = 1e-5 + rounding(statistics)
     slack = 1e-4 + 64 * (rounding(dtype) + rounding(statistics) + rounding(gamma.dtype))
-    expected: dict[str, Result] = {"dX": (operand, d_operand, slack)}
-    if not call["of"]:
-        expected = {
-            "Y": (operand, value.detach(), 4e-5 + 16 * rounding(dtype)),
-            "mean": (operand, mean, 1e-6 + rounding(statistics)), "rstd": (operand, rstd, rstd * off)
-        }  # fmt: skip
+    if call["of"] == "x":
+        results: list[Result] = [(operand, d_operand, slack)]
+    elif call["of"]:
+        results = [(operand, d_gamma, slack), (operand, d_beta, slack)]
     else:
-        bound |= {"mean": mean.to(statistics), "rstd": rstd.to(statistics)}
-    if call["of"] == "affine":
-        expected = {"dgamma": (operand, d_gamma, slack), "dbeta": (operand, d_beta, slack)}
-    count = channels if call["of"] == "affine" else batch * groups
-    yield Launch(bound, count * 64, expected, group=64)
+        results = [
+            (operand, value.detach(), 4e-5 + 16 * rounding(dtype)),
+            (operand, mean, 1e-6 + rounding(statistics)), (operand, rstd, rstd * off)
+        ]  # fmt: skip
+    name = "native_group_norm_backward" if call["of"] else "native_group_norm"
+    dtypes = [dtype, *(statistics,) * (len(results) - 1)]
+    affine = call["of"] == "affine"
+    yield call_operator(
+        call, name, *results, dtypes=dtypes, N=batch, C=channels, HxW=extent, group=groups, eps=1e-5, input=operand,
+        grad_out=upstream, weight=None if call["gamma"] == "void" else gamma, mean=mean.to(statistics),
+        bias=None if call["beta"] == "void" else beta, rstd=rstd.to(statistics),
+        output_mask=(not affine, affine, affine)
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from opcheck.kernels.launch import KernelCall, Launch, Result
 from opcheck.kernels.values import UNTOUCHED
 
 #: The word of a kernel whose offsets have 64 bits.
-_WIDE = re.compile(r"(_[iu]?|_u?int)64(?=_t(?:_|$)|$)")
+_WIDE = re.compile(r"(?<=_[iu])64(?=_|$)|(?<=int)64(?=_)|(?<=_)64$")
 
 
 class _OneKernel(ReleaseKernels):
@@ -29,8 +29,8 @@ class _OneKernel(ReleaseKernels):
     def find(self, name: str) -> str:
         """Return the kernel's name if the host looks for it; it would choose that for large tensors by their size."""
         own = self._kernel.name
-        narrow = _WIDE.sub(r"\g<1>32", own)
-        return own if f"{narrow}_".startswith(f"{name}_") else ""
+        each = own, _WIDE.sub("32", own)
+        return own if any(f"{spelling}_".startswith(f"{name}_") for spelling in each) else ""
 
     def kernel(self, name: str) -> Kernel:
         """Return the kernel."""
@@ -41,18 +41,18 @@ class _OneKernel(ReleaseKernels):
 def call_operator(
     call: KernelCall,
     name: str,
-    arguments: Mapping[str, Any],
     *results: Result | None,
     dtypes: Sequence[torch.dtype] = (),
+    **arguments: Any,
 ) -> Launch:
     """Return the launch of a kernel in a call of an operator; the last one, if there are several.
 
     Args:
         call: of the kernel.
         name: of the operator, as the host's tables have it.
-        arguments: all arguments of the operator.
         results: what each result should be; None: it is not compared.
         dtypes: of the results; those of the operands that ``results`` shows, if there are none.
+        arguments: all arguments of the operator.
 
     Raises:
         UnboundError: the host launches another kernel.
@@ -74,7 +74,8 @@ def call_operator(
         step.run()
     last = bound.launches[place]
     assert isinstance(last, HostLaunch)
-    memory = {key: tensor for key, tensor in last.memory.items() if tensor is not None}
+    nothing = torch.empty(0)  # at address 0, as the host binds nothing
+    memory = {key: nothing if held is None else held for key, held in last.memory.items()}
     return Launch(
         {**memory, "kept": last.kept}, last.threads, expected, last.group, derived=derived
     )

@@ -5,10 +5,13 @@ The host functions are in Convolution.mm, Im2Col.mm, Col2Im.mm, Pooling.mm, Grid
 
 from typing import Any
 
+import msgspec
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
 
+from opcheck.kernels.drivers.operator_calls import call_operator
+from opcheck.kernels.host.layer_calls import UPSAMPLING
 from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
@@ -51,22 +54,15 @@ _MODES = {
 }  # fmt: skip
 
 
-def _resize(
-    call: KernelCall, wide: Tensor, target: tuple[int, ...], *, corners: bool
-) -> tuple[Tensor, dict[str, Any]]:
-    """Return an image of another size, and what the host passes."""
-    mode, _ = _MODES[call["mode"]]
+#: The operators by their modes.
+_RESIZED = {mode: name for name, mode in UPSAMPLING.items()}
+
+
+def _resize(wide: Tensor, target: tuple[int, ...], mode: str, *, corners: bool) -> Tensor:
     flags: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": corners}
-    if call["mode"].endswith("_aa"):
+    if mode.endswith("_aa"):
         flags["antialias"] = True
-    value = F.interpolate(wide, target, mode=mode, **flags)
-    scales = [
-        (s - 1) / (t - 1) if corners and t > 1 else s / t for s, t in zip(wide.shape[2:], target, strict=True)
-    ]  # fmt: skip
-    return value, {
-        "input_strides": wide.stride(), "input_sizes": wide.shape, "output_strides": value.stride(),
-        "output_sizes": value.shape, "scales": scales[::-1], "align_corners": int(corners)
-    }  # fmt: skip
+    return F.interpolate(wide, target, mode=_MODES[mode][0], **flags)
 
 
 @family(
@@ -76,23 +72,25 @@ def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
     if call["mode"] not in _MODES:
         raise Unfit(f"the mode {call['mode']} is not driven")
     mode, dims = _MODES[call["mode"]]
+    aligned = not mode.startswith("nearest") and "_aa" not in call["mode"]
     for shape, target, corners in (
         ((5, 4, 6)[:dims], (7, 9, 11)[:dims], False),
-        (
-            (6, 7, 5)[:dims],
-            (3, 4, 9)[:dims],
-            not mode.startswith("nearest") and "_aa" not in call["mode"],
-        ),
+        ((6, 7, 5)[:dims], (3, 4, 9)[:dims], aligned),
     ):
         operand = random((2, 3, *shape), dtype, 1)
-        value, fields = _resize(call, operand.double(), target, corners=corners)
+        value = _resize(operand.double(), target, call["mode"], corners=corners)
         # Integers are computed in fixed point, and rounded once a dimension: by how much is not agreed on.
         whole = not dtype.is_floating_point and not mode.startswith("nearest")
-        derived = {"outputData": lambda bound: bound["outputData"].float()} if whole else {}
-        yield Launch(
-            {"inputData": operand, "params": call.struct("params", **fields)}, value[0, 0].numel(),
-            {"outputData": (operand, value, dims / 2 if whole else 2e-5)}, group=32, derived=derived
-        )  # fmt: skip
+        result = operand, value, dims / 2 if whole else 2e-5
+        launch = call_operator(
+            call, _RESIZED[call["mode"]], result, self=operand, align_corners=corners
+        )
+        if whole:
+            (name, read), *_ = launch.derived.items()
+            launch = msgspec.structs.replace(
+                launch, derived={name: lambda bound, read=read: read(bound).float()}
+            )
+        yield launch
 
 
 def _group_of(operand: Tensor, weight: Tensor) -> int:
@@ -410,15 +408,11 @@ def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         ((6, 7, 4)[:dims], (3, 12, 4)[:dims], not mode.startswith("nearest")),
     ):
         wide = torch.zeros((2, 3, *shape), dtype=torch.float64, requires_grad=True)
-        result, fields = _resize(call, wide, target, corners=corners)
-        upstream = random(result.shape, dtype, 1)
-        value = pad_words(torch.autograd.grad(result, wide, upstream.double())[0])
-        bound = {
-            "gradInputData": torch.zeros(value.shape, dtype=dtype), "gradOutputData": upstream,
-            # Up to 2.13 each is a buffer of its own.
-            **({"params": call.struct("params", **fields)} if "params" in call.types else fields)
-        }  # fmt: skip
-        threads = (shape[1], shape[0], 4) if call["gathered"] else (result[0, 0].numel(),)
-        yield Launch(
-            bound, threads, {"gradInputData": (upstream, value, 1e-5 + 32 * rounding(dtype))}
+        resized = _resize(wide, target, call["mode"], corners=corners)
+        upstream = random(resized.shape, dtype, 1)
+        (value,) = torch.autograd.grad(resized, wide, upstream.double())
+        result, name = (
+            (upstream, value, 1e-5 + 32 * rounding(dtype)),
+            f"{_RESIZED[call['mode']]}_backward",
         )
+        yield call_operator(call, name, result, grad_output=upstream, align_corners=corners)

@@ -133,7 +133,7 @@ def bind_gates(call: HostCall, release: ReleaseKernels) -> BoundCall:
 
 
 #: What the kernels of upsampling call the operators.
-_MODES = {
+UPSAMPLING = {
     "upsample_nearest3d": "nearest_3d", "_upsample_nearest_exact3d": "nearest_exact_3d",
     "_upsample_nearest_exact1d": "nearest_exact1d", "_upsample_nearest_exact2d": "nearest_exact2d",
     "upsample_trilinear3d": "trilinear", "_upsample_bilinear2d_aa": "bilinear2d_aa",
@@ -175,18 +175,18 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
     bound: dict[str, Any] = {"params": fields, **fields}
     word = metal_type(source)
     if not backward:
-        kernel = release.first(f"upsample_{_MODES[name]}_{word}")
+        kernel = release.first(f"upsample_{UPSAMPLING[name]}_{word}")
         bound |= {"inputData": small, "outputData": large}
         return BoundCall((launch(kernel, bound, math.prod(out.shape[2:])),), (out,))
     bound |= {"gradInputData": out, "gradOutputData": source}
-    gathered = release.find(f"upsample_{_MODES[name]}_backward_{word}_u32")
+    gathered = release.find(f"upsample_{UPSAMPLING[name]}_backward_{word}_u32")
     steps: list[HostLaunch | HostWork] = []
     if gathered:
         planes = out.shape[0] * out.shape[1]
         grid: tuple[int, ...] = (out.shape[-1], out.shape[-2], planes)
     else:
         steps, grid = [HostWork(out.zero_)], (math.prod(source.shape[2:]),)
-    kernel = release.first(gathered or f"upsample_{_MODES[name]}_backward_{word}")
+    kernel = release.first(gathered or f"upsample_{UPSAMPLING[name]}_backward_{word}")
     steps.append(launch(kernel, bound, grid, (1,) * len(grid)))
     return BoundCall(tuple(steps), (out,))
 
@@ -197,5 +197,5 @@ BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = {
     "native_group_norm_backward": bind_group_norm_backward,
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), bind_class_loss),
     **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), bind_class_loss_backward),
-    **{f"{name}{way}": bind_upsampling for name in _MODES for way in ("", "_backward")},
+    **{f"{name}{way}": bind_upsampling for name in UPSAMPLING for way in ("", "_backward")},
 }
