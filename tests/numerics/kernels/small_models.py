@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -179,7 +180,16 @@ def squares(out: Tensor) -> Tensor:
 
 
 def _net(*layers: nn.Module) -> Callable[[], nn.Module]:
-    return lambda: nn.Sequential(*layers)
+    """Return a function that makes a network of such layers, with weights from the current seed."""
+
+    def build() -> nn.Module:
+        network = nn.Sequential(*copy.deepcopy(layers))
+        for layer in network:
+            if hasattr(layer, "reset_parameters"):
+                layer.reset_parameters()
+        return network
+
+    return build
 
 
 def tokens(*shape: int) -> Callable[[], Tensor]:
