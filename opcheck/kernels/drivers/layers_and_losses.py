@@ -210,7 +210,7 @@ def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     )
     places = [2 * length + 1 for length in _TARGET_LENGTHS]
     back = _turn(_turn(back, _INPUT_LENGTHS).transpose(1, 2), places).transpose(1, 2)
-    return logs, _sum_paths(logs, targets), back
+    return logs, _sum_paths(logs, targets), back.contiguous()
 
 
 @family(
