@@ -55,14 +55,14 @@ def _gather(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) -> L
     source = random((outer, picked, inner), dtype, 2)
     if call["how"] != "dense":
         operand, source = _turn(operand), _turn(source)
-    where = {"dim": 1, "index": index.to(index_dtype)}
+    where: dict[str, Any] = {"dim": 1, "index": index.to(index_dtype)}
     if operation == "gather":
         value = widen(operand).gather(1, index)
         yield call_operator(call, "gather", (operand, value), self=operand, **where)
         return
     if call["value"]:
         source = source[:1, :1, :1].expand(source.shape)
-    what = {"value": source[0, 0, 0].item()} if call["value"] else {"src": source}
+    what: dict[str, Any] = {"value": source[0, 0, 0].item()} if call["value"] else {"src": source}
     if operation != "scatter_set":
         what["reduce"] = operation.removeprefix("scatter_")
     value = _scatter(operation, operand, index, source)
@@ -191,7 +191,7 @@ def _errors(bound: Mapping[str, Tensor]) -> Tensor:
 
 @family(r"index_select_(?P<a>\d+bit)")
 def _index(call: KernelCall) -> Launches:
-    """Call with valid indices, and with one beyond the end: its result is zero, and there is a message."""
+    """Call with valid indices, and with an index beyond the end: its result is zero, and there is a message."""
     operand = random((_ROWS, _COLUMNS, _INNER), dtype_named(call["a"]), 1)
     rows, columns = _indices(repeated=False)
     value = operand[rows, columns]

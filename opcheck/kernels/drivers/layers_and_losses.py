@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import torch
@@ -124,9 +125,14 @@ def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
     wide = operand.double().requires_grad_()
     value = F.nll_loss(wide, target, weight.double(), reduction="none")
     kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
-    shared = {"self": operand, "target": target, "weight": weight, "ignore_index": -100}
+    shared: dict[str, Any] = {
+        "self": operand,
+        "target": target,
+        "weight": weight,
+        "ignore_index": -100,
+    }
     if call["way"] == "forward":
-        result = operand, value.detach(), 8 * EPS
+        result: Result = operand, value.detach(), 8 * EPS
         launch = call_operator(call, "nll_loss2d_forward", result, None, **shared, reduction=0)
         expected = {**launch.expected, "sample_weights": (operand, kept)}
         yield msgspec.structs.replace(launch, expected=expected)

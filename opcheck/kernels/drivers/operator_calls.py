@@ -1,7 +1,7 @@
 """Calls a kernel through the host side of an operator: with the launches that a program's own call has."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ def call_operator(
     dtypes: Sequence[torch.dtype] = (),
     **arguments: Any,
 ) -> Launch:
-    """Return the launch of a kernel in a call of an operator; the last one, if there are several.
+    """Return the launch of a kernel in a call of an operator; the last launch, if there are several.
 
     Args:
         call: of the kernel.
@@ -63,7 +63,8 @@ def call_operator(
         for each, dtype in zip(results, dtypes, strict=True)
     )
     bound = bindings.bind(HostCall(None, name, arguments, outputs), _OneKernel(call.kernel))
-    expected, derived = {}, {}
+    expected: dict[str, Result] = {}
+    derived: dict[str, Callable[[Mapping[str, Tensor]], Tensor]] = {}
     place = max(at for at, step in enumerate(bound.launches) if isinstance(step, HostLaunch))
     for wanted, result in zip(results, bound.results, strict=True):
         if wanted is not None and result is not None:
@@ -81,7 +82,9 @@ def call_operator(
     )
 
 
-def _read(result: Tensor, after: Sequence[HostWork | HostLaunch]) -> Any:
+def _read(
+    result: Tensor, after: Sequence[HostWork | HostLaunch]
+) -> Callable[[Mapping[str, Tensor]], Tensor]:
     """Return a function that does the host's work after the launch, and returns the result."""
 
     def read(_bound: Mapping[str, Tensor]) -> Tensor:

@@ -185,8 +185,7 @@ def _net(*layers: nn.Module) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         network = nn.Sequential(*copy.deepcopy(layers))
         for layer in network:
-            if hasattr(layer, "reset_parameters"):
-                layer.reset_parameters()
+            getattr(layer, "reset_parameters", lambda: None)()
         return network
 
     return build
