@@ -169,7 +169,14 @@ CASES: dict[str, dict[str, Any]] = {
     "linear-rank-5-transposed-aborts": {
         "input": (tensor(2, 2, 2, 2, 2, stride=(16, 1, 4, 2, 8)), CUBE)
     },
-    "sdpa-nan-dropped": {"query": (tensor(1, 1, 8, 64), tensor(1, 1, 9, 64))},
+    "sdpa-nan-dropped": {
+        "query": (tensor(1, 1, 8, 64), tensor(1, 1, 9, 64)),
+        "value": (tensor(1, 1, 16, 64), tensor(1, 1, 16, 63)),
+    },
+    "sdpa-blocks-nan-dropped": {
+        "query": (tensor(1, 1, 9, 64), tensor(1, 1, 8, 64)),
+        "value": (tensor(1, 1, 16, 64), tensor(1, 1, 16, 63)),
+    },
     "layer-norm-backward-mixed-dtypes": {"input": (HALF, WHOLE), "weight": WHOLE},
     "layer-norm-empty": {"input": (NOTHING, WHOLE)},
     "batch-norm-mixed-dtypes": {"input": (HALF, WHOLE), "running_mean": WHOLE, "weight": None},

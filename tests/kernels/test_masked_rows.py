@@ -120,3 +120,35 @@ def test_a_boolean_mask_that_blocks_a_row_gave_nan_in_one_pass(
     assert (expected[:, :, 0] == 0).all()
     expected[:, :, 0] = first
     torch.testing.assert_close(out, expected, atol=1e-4, rtol=1e-3, equal_nan=True)
+
+
+#: Kernels by their releases, where a NaN was dropped: up to 2.12 the name has no mask.
+WITHOUT_MASK = {
+    "2.8.0": "sdpa_vector_float_64_64",
+    "2.12.1": "sdpa_vector_float_64_64",
+    "2.13.0": "sdpa_vector_float_64_64_masknone",
+    "2.14.1": "sdpa_vector_float_64_64_masknone",
+}
+
+
+@pytest.mark.parametrize("operand", ["queries", "keys"])
+@pytest.mark.parametrize("release", WITHOUT_MASK)
+def test_a_nan_is_dropped_in_one_release_alone(
+    machine: KernelMachine, release: str, operand: str
+) -> None:
+    name = WITHOUT_MASK[release]
+    kernel = kernel_named(machine, release, name)
+    call = next(iter(drivers.launches(name, kernel)))
+    call.bound[operand].view(-1)[0] = torch.nan
+    assert bool(run(kernel, call)["out"].isnan().any()) == (release != "2.13.0")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_blocks_of_queries_drop_a_nan_in_one_release_alone(
+    machine: KernelMachine, release: str
+) -> None:
+    name = BY_BLOCKS.replace("_hm1_", "_hm0_")
+    kernel = kernel_named(machine, release, name)
+    call = next(iter(drivers.launches(name, kernel)))
+    call.bound["Q"].view(-1)[0] = torch.nan
+    assert bool(run(kernel, call)["O"].isnan().any()) == (release != "2.13.0")

@@ -100,6 +100,8 @@ MADE_INPUTS = {
     "sdpa-one-pass-fully-masked-row",
     "sdpa-two-passes-low-mask",
     "sdpa-blocks-lowest-mask",
+    "sdpa-nan-dropped",
+    "sdpa-blocks-nan-dropped",
 }
 
 
