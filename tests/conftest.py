@@ -65,6 +65,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test with an argument that nothing passes, also where its marker leaves it out of this run."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            passed = {*item._fixtureinfo.name2fixturedefs, "request"}
+            if lost := set(item.fixturenames) - passed:
+                raise pytest.UsageError(f"{item.nodeid}: nothing passes {', '.join(sorted(lost))}")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, started once for a module, because its API keeps an event loop in this thread.

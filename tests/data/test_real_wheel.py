@@ -67,11 +67,11 @@ def read_dispatch(wheel: Path) -> Dispatch:
         "BackendSelect",
     ],
 )
-def test_the_library_holds_what_a_live_dispatcher_holds(result: Dispatch, key: str) -> None:
+def test_the_library_holds_what_a_live_dispatcher_holds(read_dispatch: Dispatch, key: str) -> None:
     torch = pytest.importorskip("torch")
     if torch.__version__.partition("+")[0] != RELEASE:
         pytest.skip(f"torch {torch.__version__} is installed, the wheel is {RELEASE}")
     every = torch._C._dispatch_get_registrations_for_dispatch_key(key)
     live = {name for name in every if name.startswith("aten::")}
-    assert live - result.key(key) == LIVE_ONLY.get(key, set())
-    assert result.key(key) <= live
+    assert live - read_dispatch.key(key) == LIVE_ONLY.get(key, set())
+    assert read_dispatch.key(key) <= live
