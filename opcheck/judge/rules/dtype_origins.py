@@ -10,7 +10,7 @@ from opcheck.common.text import plural
 from opcheck.data.messages import fill_text
 from opcheck.judge import dtype_flow, target_change
 from opcheck.judge.judge import judge
-from opcheck.judge.remedies.match import WayOut, way_out
+from opcheck.judge.remedies import WayOut, way_out
 from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences
 from opcheck.judge.texts import INSTEAD, ORIGINS
 from opcheck.model.records import (

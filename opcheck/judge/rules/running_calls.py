@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from opcheck.common.text import filesize, plural
 from opcheck.common.vocabulary import Effect, Severity
-from opcheck.judge.remedies import for_kind
-from opcheck.judge.remedies.match import operator_way_out
+from opcheck.judge.remedies import for_kind, operator_way_out
 from opcheck.judge.rules.rule import (
     Audited,
     about_all,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from opcheck.judge.judge import NOT_FOLLOWED
-from opcheck.judge.remedies.match import operator_way_out
+from opcheck.judge.remedies import operator_way_out
 from opcheck.judge.rules.rule import (
     Audited,
     about_all,

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from opcheck.judge.remedies import complex_parts as cx
-from opcheck.judge.remedies import placing, summing, transforms, two_floats
+from opcheck.judge.remedies import replacements as cx
 
 real, joined = torch.view_as_real, torch.view_as_complex
 
@@ -60,7 +59,7 @@ def _pairs(a: int, b: int, _c: int) -> tuple[Tensor, ...]:
 
 
 def _pair_after(*x: Tensor) -> Tensor:
-    high, low = two_floats.pair_add(two_floats.pair_mul((x[0], x[1]), (x[2], x[3])), (x[4], x[5]))
+    high, low = cx.pair_add(cx.pair_mul((x[0], x[1]), (x[2], x[3])), (x[4], x[5]))
     return torch.stack((high, low))
 
 
@@ -142,70 +141,64 @@ EXAMPLES: dict[str, Example] = {
         lambda a, b: real(torch.linalg.solve(joined(a), joined(b))),
         cx.complex_solve,
     ),
-    "rdft": Example(_PLAIN, lambda x: _parts(torch.fft.rfft(x)), transforms.rdft),
+    "rdft": Example(_PLAIN, lambda x: _parts(torch.fft.rfft(x)), cx.rdft),
     "irdft": Example(
         _spectrum,
         lambda re, im: torch.fft.irfft(torch.complex(re, im), 2 * re.shape[-1] - 1),
-        lambda re, im: transforms.irdft(re, im, 2 * re.shape[-1] - 1),
+        lambda re, im: cx.irdft(re, im, 2 * re.shape[-1] - 1),
     ),
-    "dft": Example(
-        _PAIR, lambda re, im: _parts(torch.fft.fft(torch.complex(re, im))), transforms.dft
-    ),
-    "idft": Example(
-        _PAIR, lambda re, im: _parts(torch.fft.ifft(torch.complex(re, im))), transforms.idft
-    ),
-    "dft2": Example(
-        _PAIR, lambda re, im: _parts(torch.fft.fft2(torch.complex(re, im))), transforms.dft2
-    ),
+    "dft": Example(_PAIR, lambda re, im: _parts(torch.fft.fft(torch.complex(re, im))), cx.dft),
+    "idft": Example(_PAIR, lambda re, im: _parts(torch.fft.ifft(torch.complex(re, im))), cx.idft),
+    "dft2": Example(_PAIR, lambda re, im: _parts(torch.fft.fft2(torch.complex(re, im))), cx.dft2),
     "fourier_mixing": Example(
         _random(lambda a, b, c: (a, b, c)),
         lambda x: torch.fft.fftn(x, dim=(-2, -1)).real,
-        transforms.fourier_mixing,
+        cx.fourier_mixing,
     ),
-    "stft_conv": Example(_sound, _stft, lambda x, w: transforms.stft_conv(x, w, 4)),
+    "stft_conv": Example(_sound, _stft, lambda x, w: cx.stft_conv(x, w, 4)),
     "istft_conv": Example(
         _sound_spectrum,
         lambda re, im, w: torch.istft(torch.complex(re, im), 16, 4, window=w),
-        lambda re, im, w: transforms.istft_conv(re, im, w, 4),
+        lambda re, im, w: cx.istft_conv(re, im, w, 4),
     ),
     "variance": Example(
         lambda a, b, c: (torch.randn(a, 50 * b) + 200.0 * c,),
         lambda x: x.double().var(-1, unbiased=False),
-        summing.two_pass_variance,
+        cx.two_pass_variance,
     ),
     "sum": Example(
         lambda a, b, c: (torch.rand(a, 999 * b + c),),
         lambda x: x.double().sum(-1),
-        summing.compensated_sum,
+        cx.compensated_sum,
     ),
     "mean": Example(
         lambda a, b, c: (torch.rand(a, 999 * b + c),),
         lambda x: x.double().mean(-1),
-        summing.compensated_mean,
+        cx.compensated_mean,
     ),
     "cumsum": Example(
         lambda a, b, c: (torch.rand(a, 999 * b + c),),
         lambda x: x.double().cumsum(-1),
-        summing.compensated_cumsum,
+        cx.compensated_cumsum,
     ),
     "wrapped_phase": Example(
         lambda a, b, c: (torch.rand(a, 999 * b + c) * 0.05,),
         lambda f: torch.sin(TURN * f.double().cumsum(-1)),
-        lambda f: torch.sin(TURN * summing.wrapped_phase(f)),
+        lambda f: torch.sin(TURN * cx.wrapped_phase(f)),
     ),
     "large_angle": Example(
         lambda a, b, c: (torch.rand(a, b * 9) * 1000 * c, torch.rand(a, b * 9) * 1000),
         lambda t, f: torch.sin(TURN * (t.double() * f.double() % 1)),
-        lambda t, f: torch.sin(TURN * two_floats.phase_of_product(t, f)),
+        lambda t, f: torch.sin(TURN * cx.phase_of_product(t, f)),
     ),
     "two_floats": Example(_pairs, _doubles, _pair_after),
     "scheduler_sigmas": Example(
-        _PLAIN, lambda x: _sigmas_before(x[0]), lambda x: placing.sigmas(x.shape[-1], x.device)
+        _PLAIN, lambda x: _sigmas_before(x[0]), lambda x: cx.sigmas(x.shape[-1], x.device)
     ),
     "keep_on_cpu": Example(
         lambda a, b, c: (torch.randn(a, 20 * b) + c,),
         _in_float64,
-        placing.KeepOnCpu(_Net()),
+        cx.KeepOnCpu(_Net()),
     ),
 }
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.judge.remedies import BY_ID
-from opcheck.judge.remedies.match import rewritten
+from opcheck.judge.remedies import BY_ID, rewritten
 
 LINES = [
     ("complex_mul", "q = query * rotation[:n]", "q = complex_mul(query, rotation[:n])"),

@@ -15,8 +15,7 @@ from opcheck.capture.child.recording.graph import op_calls, to_graph
 from opcheck.capture.child.recording.tensor_log import Numbers
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge_all
-from opcheck.judge.remedies import BY_ID, REMEDIES, Remedy, for_kind
-from opcheck.judge.remedies.remedy import TESTED, fill_pattern
+from opcheck.judge.remedies import BY_ID, REMEDIES, TESTED, Remedy, fill_pattern, for_kind
 from tests.judge.remedies.examples import EXAMPLES, PATTERNS
 from tests.simulator.mac import recorded, target
 
