@@ -80,7 +80,7 @@ def of_release(line: str) -> dict[Case, set[str]]:
         mismatch = {name for name, dtypes in lists.items() if not dtypes or pair.dtype in dtypes}
         if pair.kind != "forward" or not unforeseen or mismatch & MISMATCH:
             continue
-        if not _passes_otherwise(recording.opinfos[pair.opinfo]):
+        if "pass" not in recording.opinfos[pair.opinfo].ci[store.SIMULATED_MACOS]["forward"].values():
             continue
         cases = _cases(recording.opinfos[pair.opinfo].runs["forward"][pair.dtype], pair.dtype)
         if cases & passing:
@@ -89,11 +89,6 @@ def of_release(line: str) -> dict[Case, set[str]]:
             if registered.get(case.op, "").partition(":")[0] in ("kernel", "out", "python_kernel"):
                 result[case].add(pair.opinfo)
     return result
-
-
-def _passes_otherwise(info: store.Info) -> bool:
-    """Whether the CI expects it to pass with some dtype: a failure with all is none of the dtype."""
-    return "pass" in info.ci[store.SIMULATED_MACOS]["forward"].values()
 
 
 def _passing(recording: store.Recording) -> set[Case]:

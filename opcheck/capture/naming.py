@@ -234,10 +234,6 @@ def package_folder(package: str) -> Path:
 _FEWEST_LETTERS = 3
 
 
-def _recipes_that_begin(word: str) -> Iterator[str]:
-    return (n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(word)))
-
-
 def _which_library(spec: str) -> ModelLoadError:
     """Return the error for a name without its library: the libraries that have it, or the nearest names."""
     named = list(_named_alike(spec))
@@ -247,7 +243,11 @@ def _which_library(spec: str) -> ModelLoadError:
             context=working_place(spec),
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
-    shipped = list(_recipes_that_begin(spec)) if len(spec) >= _FEWEST_LETTERS else []
+    shipped = (
+        list(n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(spec)))
+        if len(spec) >= _FEWEST_LETTERS
+        else []
+    )
     if shipped:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",

@@ -43,9 +43,7 @@ def unified_diff(
 
 def _range(start: int, stop: int) -> str:
     """Lines as a hunk counts them: from 1, and an empty range by the line above it."""
-    if stop - start == 1:
-        return str(start + 1)
-    return f"{start + (stop > start)},{stop - start}"
+    return str(start + 1) if stop - start == 1 else f"{start + (stop > start)},{stop - start}"
 
 
 class _Part(NamedTuple):

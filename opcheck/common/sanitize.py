@@ -46,9 +46,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def show_hidden(text: str) -> str:
     r"""Replace each hidden character by its number, ``\x1b``; lines stay lines."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _HIDDEN.sub(_number, text)
+    return text if text.isascii() and text.isprintable() else _HIDDEN.sub(_number, text)
 
 
 def is_risky(text: str) -> bool:

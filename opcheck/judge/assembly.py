@@ -99,10 +99,20 @@ def report(
         for call, verdict in zip(trace.calls, judge_all(trace.calls, target, lists), strict=True)
     )
     routes = _routes(trace, judged, target, lists)
-    calls, verdicts, kinds = _reportable(trace.calls, judged, routes)
-    groups = _groups(calls, verdicts, kinds)
+    # Moves that succeed are left out: each tensor has a move.
+    routed = [
+        RoutedCall(*each)
+        for each in zip(trace.calls, judged, routes, strict=True)
+        if each[0].phase != "move" or each[1].status != "native"
+    ]
+    calls, verdicts = [each.call for each in routed], [each.verdict for each in routed]
+    groups = _groups(routed)
     parts, graph = partition(calls, verdicts)
     followed = dtype_flow.origins(trace, judged, lists.statements.by_id)
+    memory = estimate(trace, target, asked=mac, routes=routes)
+    if memory is not None:
+        growth = growth_of_trace(trace, routes, target, lists)
+        memory = msgspec.structs.replace(memory, growth=growth)
     audited = Audited(
         groups=groups,
         trace=trace,
@@ -111,19 +121,16 @@ def report(
         lists=lists,
         verdicts=judged,
         origins=tuple(dtype_flow.reportable(followed)),
-        memory=_memory(trace, target, lists, mac, routes),
+        memory=memory,
         precision=precision,
         numbers=numbers,
     )
-    drawn = tuple(graph_calls(calls, verdicts, groups, graph))
     return msgspec.structs.replace(
         assemble(audited),
-        graph=drawn,
-        workloads=workloads(
-            trace, [RoutedCall(*each) for each in zip(calls, verdicts, kinds, strict=True)]
-        ),
+        graph=tuple(graph_calls(calls, verdicts, groups, graph)),
+        workloads=workloads(trace, routed),
         work=tuple(work(calls, verdicts)),
-        routes=sum_by_route((kind, 1, call.flops) for kind, call in zip(kinds, calls, strict=True)),
+        routes=sum_by_route((each.route, 1, each.call.flops) for each in routed),
         synchronizations=tuple(synchronizations(calls, verdicts)),
     )
 
@@ -142,15 +149,6 @@ def _routes(
 ) -> list[RouteKind]:
     pairs = zip(trace.calls, verdicts, strict=True)
     return [route_of(call, verdict, target, lists) for call, verdict in pairs]
-
-
-def _memory(
-    trace: Trace, target: Target, lists: OpLists, mac: int, routes: Sequence[RouteKind]
-) -> Memory | None:
-    memory = estimate(trace, target, asked=mac, routes=routes)
-    if memory is None:
-        return None
-    return msgspec.structs.replace(memory, growth=growth_of_trace(trace, routes, target, lists))
 
 
 def assemble(audited: Audited) -> Report:
@@ -279,36 +277,17 @@ def _with_computed(
     return (*computed.values(), *(each for each in stated if each.op not in computed))
 
 
-def _reportable(
-    calls: Sequence[OpCall], verdicts: Sequence[Verdict], routes: Sequence[RouteKind]
-) -> tuple[tuple[OpCall, ...], tuple[Verdict, ...], tuple[RouteKind, ...]]:
-    """Return all calls except moves that succeed, with their verdicts and routes; each tensor has a move."""
-    kept = [
-        each
-        for each in zip(calls, verdicts, routes, strict=True)
-        if each[0].phase != "move" or each[1].status != "native"
-    ]
-    return (
-        tuple(call for call, _, _ in kept),
-        tuple(verdict for _, verdict, _ in kept),
-        tuple(route for _, _, route in kept),
-    )
-
-
-def _groups(
-    calls: Sequence[OpCall], verdicts: Sequence[Verdict], kinds: Sequence[RouteKind]
-) -> tuple[CallGroup, ...]:
+def _groups(routed: Sequence[RoutedCall]) -> tuple[CallGroup, ...]:
     """Group the calls by overload and verdict; the worst group comes first, then the order is by name."""
-    members: dict[tuple[str, Verdict], list[OpCall]] = {}
-    ways: dict[tuple[str, Verdict], set[RouteKind]] = {}
-    for call, verdict, kind in zip(calls, verdicts, kinds, strict=True):
-        members.setdefault((call.op, verdict), []).append(call)
-        ways.setdefault((call.op, verdict), set()).add(kind)
-    groups = [_group(*key, made, common_route(ways[key])) for key, made in members.items()]
+    members: dict[tuple[str, Verdict], list[RoutedCall]] = {}
+    for each in routed:
+        members.setdefault((each.call.op, each.verdict), []).append(each)
+    groups = [_group(*key, alike) for key, alike in members.items()]
     return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
 
 
-def _group(op: str, verdict: Verdict, calls: Sequence[OpCall], route: RouteKind) -> CallGroup:
+def _group(op: str, verdict: Verdict, routed: Sequence[RoutedCall]) -> CallGroup:
+    calls = [each.call for each in routed]
     phases = {call.phase for call in calls}
     return CallGroup.judged(
         op,
@@ -320,7 +299,7 @@ def _group(op: str, verdict: Verdict, calls: Sequence[OpCall], route: RouteKind)
         ),
         phases=tuple(phase for phase in PHASES if phase in phases),
         example=example_of(calls, verdict),
-        route=route,
+        route=common_route({each.route for each in routed}),
     )
 
 

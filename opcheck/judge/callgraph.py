@@ -68,14 +68,9 @@ def example_of(calls: Sequence[OpCall], verdict: Verdict) -> Example | None:
 
 
 def _tensor(spec: TensorSpec) -> ExampleTensor:
-    return ExampleTensor(
-        argument=spec.argument,
-        dtype=spec.dtype,
-        shape=spec.shape,
-        stride=spec.stride if spec.stride and not _contiguous(spec) else None,
-        layout=spec.layout,
-        device=spec.device,
-    )
+    stride = spec.stride if spec.stride and not _contiguous(spec) else None
+    example = msgspec.convert(spec, ExampleTensor, from_attributes=True)
+    return msgspec.structs.replace(example, stride=stride)
 
 
 def _contiguous(spec: TensorSpec) -> bool:

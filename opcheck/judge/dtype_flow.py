@@ -216,13 +216,14 @@ def speaking(
 ) -> tuple[Statement, ...]:
     """Return the statements among these ids that are about a dtype of the trait."""
     about = (statements[name] for name in ids if name in statements)
-    return tuple(statement for statement in about if _names_trait(statement, trait))
-
-
-def _names_trait(statement: Statement, trait: Trait) -> bool:
-    if statement.dtypes:
-        return bool(trait.dtypes & {*statement.dtypes})
-    return trait.name == "complex" and "is_complex" in statement.condition
+    return tuple(
+        statement
+        for statement in about
+        if trait.dtypes.intersection(statement.dtypes)
+        or (
+            trait.name == "complex" and not statement.dtypes and "is_complex" in statement.condition
+        )
+    )
 
 
 def _unseen(spec: TensorSpec, call: OpCall) -> Birth:

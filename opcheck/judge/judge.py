@@ -283,16 +283,12 @@ def _details(call: OpCall) -> Hashable:
     return len(call.inputs), call.recomputed, specs, arguments
 
 
-def _summary(case: _CallOnTarget, limitation: str) -> str:
-    statement = case.lists.statements.by_id.get(limitation)
-    reason = f"{statement.summary.rstrip('.')} " if statement else "the Mac refuses this call "
-    return f"{reason}({limitation})"
-
-
 def _judge_refused(case: _CallOnTarget, limitation: str, text: str) -> Verdict:
+    statement = case.lists.statements.by_id.get(limitation)
+    reason = statement.summary.rstrip(".") if statement else "the Mac refuses this call"
     return Verdict(
         status="unsupported",
-        because=REFUSALS.get(limitation) or _summary(case, limitation),
+        because=REFUSALS.get(limitation) or f"{reason} ({limitation})",
         evidence=(Evidence(kind="limitation", torch=case.release.torch, detail=limitation),),
         confidence="source check",
         prints=text,
@@ -423,14 +419,15 @@ def _composite(case: _CallOnTarget) -> Verdict:
     # The name breaks ties, so that the order of the calls in the body does not matter.
     decider = max(judged, key=lambda op: (outcome(judged[op]).severity, op))
     worst = judged[decider]
+    names = ", ".join(sorted(judged))
     return msgspec.structs.replace(
         worst,
-        because=f"it is a composite whose body calls {_list(judged)}"
+        because=f"it is a composite whose body calls {names}"
         if worst.status == "native"
         else f"it is a composite whose body calls {decider}: {worst.because}",
         evidence=(
             *case.evidence,
-            Evidence(kind="capture", detail=f"its body calls {_list(judged)}"),
+            Evidence(kind="capture", detail=f"its body calls {names}"),
             *worst.evidence,
             *_statement_evidence(verdict for op, verdict in judged.items() if op != decider),
         ),
@@ -464,10 +461,6 @@ def _together(case: _CallOnTarget, ids: Iterable[tuple[str, ...]]) -> tuple[str,
 
 #: Detail of the evidence that marks a composite which the capture did not look into.
 NOT_FOLLOWED = "its body was not followed"
-
-
-def _list(ops: Iterable[str]) -> str:
-    return ", ".join(sorted(ops))
 
 
 def _judge_distributed(case: _CallOnTarget) -> Verdict:

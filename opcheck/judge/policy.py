@@ -158,14 +158,14 @@ def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) ->
     }
     if policy.expect and report.headline not in {policy.expect, _OPEN}:
         reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
-    too_large = _out_of_memory(names)
-    if too_large - excused and policy.fail_on != "never" and not policy.expect:
-        reasons.append("it takes more memory than the GPU of the Mac gives")
-        against |= too_large
     wrong = frozenset(name for name, finding in names.items() if finding.rule == "OC151")
-    if wrong - excused and policy.fail_on != "never" and not policy.expect:
-        reasons.append("the release's own kernels compute wrong numbers in it")
-        against |= wrong
+    for about, reason in (
+        (_out_of_memory(names), "it takes more memory than the GPU of the Mac gives"),
+        (wrong, "the release's own kernels compute wrong numbers in it"),
+    ):
+        if about - excused and policy.fail_on != "never" and not policy.expect:
+            reasons.append(reason)
+            against |= about
     if report.target.beyond and not policy.newest_known:
         # Neither a pass nor a failure on the nearest target is one on this target.
         reasons.insert(0, report.target.beyond)

@@ -82,7 +82,7 @@ class _Ways:
         self._lists = lists
         self._alike: dict[Hashable, tuple[tuple[int, ...], ...]] = {}
         #: each target's registration of an operator, and the statements in force there
-        self._column = functools.cache(self._find_column)
+        self._column = functools.cache(lambda op: [self._way(op, each) for each in targets])
         self._has_details = functools.cache(lists.statements.need_details)
 
     def alike(self, call: OpCall) -> tuple[tuple[int, ...], ...]:
@@ -102,9 +102,6 @@ class _Ways:
                 places.setdefault(way, []).append(place)
             self._alike[key] = tuple(map(tuple, places.values()))
         return self._alike[key]
-
-    def _find_column(self, op: str) -> list[Hashable]:
-        return [self._way(op, target) for target in self._targets]
 
     def _way(self, op: str, target: Target) -> Hashable:
         line = str(target.torch)

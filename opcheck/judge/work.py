@@ -74,9 +74,7 @@ def is_view(call: OpCall) -> bool:
 
 def _bytes(call: OpCall) -> int:
     """Return the bytes that a call reads and writes; a view of its input touches none of them."""
-    if is_view(call):
-        return 0
-    return sum(spec.nbytes for spec in (*call.inputs, *call.outputs))
+    return 0 if is_view(call) else sum(spec.nbytes for spec in (*call.inputs, *call.outputs))
 
 
 def synchronizations(

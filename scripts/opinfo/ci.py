@@ -70,14 +70,10 @@ def expectations(macos: str) -> dict[str, dict[str, dict[str, str]]]:
             if dtype not in supported:
                 continue
             rows["forward"][name] = _state(op, dtype, _TESTS["forward"])
-            if _has_gradient(op, dtype):
+            if bool(op.supports_autograd) and dtype in op.supported_backward_dtypes("mps"):
                 rows["gradient"][name] = _state(op_with_grad, dtype, _TESTS["gradient"])
         results[key(op)] = rows
     return results
-
-
-def _has_gradient(op: Any, dtype: torch.dtype) -> bool:
-    return bool(op.supports_autograd) and dtype in op.supported_backward_dtypes("mps")
 
 
 def _copies() -> list[Any]:

@@ -175,7 +175,11 @@ class OnMps(TorchFunctionMode):
         if func == _SET_DATA and is_marked(args[1]):
             self._mark(args[0])
         elsewhere = func is torch.Tensor.cpu or (named and not asked)
-        on_mps = asked or bool(self._marked and not elsewhere and _any_marked(func, args, kwargs))
+        on_mps = asked or bool(
+            self._marked
+            and not elsewhere
+            and any(map(is_marked, args[:1] if func in _FROM_DATA else tensors((args, kwargs))))
+        )
         if func in _MOVES and result is args[0] and is_marked(result) != on_mps:
             # A move that moves nothing here returns its argument.
             result = torch.Tensor.to(result, result.device, copy=True)
@@ -198,10 +202,6 @@ class OnMps(TorchFunctionMode):
 def is_marked(value: Any) -> bool:
     """Return whether a program put this on the device ``mps`` while it was loaded."""
     return isinstance(value, torch.Tensor) and getattr(value, _MARK, False)
-
-
-def _any_marked(func: Any, args: Any, kwargs: Any) -> bool:
-    return any(map(is_marked, args[:1] if func in _FROM_DATA else tensors((args, kwargs))))
 
 
 def _is_mps(value: Any) -> bool:

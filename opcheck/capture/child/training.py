@@ -202,7 +202,11 @@ def loss_of(output: Any) -> Loss:
             return Loss(total, f"the sum of {', '.join(map(str, output))}")
     if _is_number(output) and output.requires_grad:
         return Loss(output, RETURNED)
-    squares = [_mean_square(tensor) for tensor in _tensors(output) if _trains(tensor)]
+    squares = [
+        _mean_square(tensor)
+        for tensor in _tensors(output)
+        if (tensor.requires_grad and (tensor.is_floating_point() or tensor.is_complex()))
+    ]
     if not squares:
         raise NothingToTrainError(
             "no output of the model depends on a parameter by a differentiable way: there is "
@@ -213,10 +217,6 @@ def loss_of(output: Any) -> Loss:
 
 def _is_number(value: Any) -> TypeGuard[torch.Tensor]:
     return isinstance(value, torch.Tensor) and not value.dim() and value.is_floating_point()
-
-
-def _trains(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _mean_square(tensor: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import MEMORY_USES, MemoryOrigin, MemoryUse
+from opcheck.common.vocabulary import MEMORY_USES, MemoryOrigin, MemoryUse, Phase
 from opcheck.model.records import Lifetime, OpCall, Trace
 
 _PLACED: dict[MemoryOrigin, MemoryUse] = {
@@ -33,8 +33,12 @@ class Taken(NamedTuple):
 
 def list_taken(trace: Trace) -> tuple[Taken, ...]:
     """Return the lifetimes of a trace with their columns."""
+    ends = _phase_ends(trace.calls)
     return tuple(
-        Taken(life, kind) for life, kind in zip(trace.lifetimes, _kinds(trace), strict=True)
+        Taken(life, _use(life, trace.calls[life.first].phase, ends[life.first]))
+        if life.kind not in _PLACED
+        else Taken(life, _PLACED[life.kind])
+        for life in trace.lifetimes
     )
 
 
@@ -57,24 +61,14 @@ def highest(totals: Sequence[int]) -> int:
     return max(range(len(totals)), key=totals.__getitem__, default=0)
 
 
-def _kinds(trace: Trace) -> Iterator[MemoryUse]:
-    """Yield the column of each lifetime.
+#: What a phase makes and leaves behind: backward its gradients, the optimizer its state.
+_LEFT: dict[Phase, MemoryUse] = {"backward": "gradients", "optimizer": "optimizer"}
 
-    What backward makes and leaves behind are gradients, what the optimizer leaves behind is its state.
-    """
-    ends = _phase_ends(trace.calls)
-    for life in trace.lifetimes:
-        if life.kind in _PLACED:
-            yield _PLACED[life.kind]
-            continue
-        phase = trace.calls[life.first].phase
-        survives = life.freed is None or life.freed > ends[life.first]
-        if phase == "backward" and survives:
-            yield "gradients"
-        elif phase == "optimizer" and survives:
-            yield "optimizer"
-        else:
-            yield "activations"
+
+def _use(life: Lifetime, phase: Phase, end: int) -> MemoryUse:
+    """Return the column of the lifetime of a result, by the phase of its call and the end of the phase."""
+    survives = life.freed is None or life.freed > end
+    return _LEFT.get(phase, "activations") if survives else "activations"
 
 
 def _phase_ends(calls: Sequence[OpCall]) -> list[int]:

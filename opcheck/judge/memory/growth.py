@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import RouteKind
+from opcheck.common.vocabulary import GrowthKind, RouteKind
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
 from opcheck.model.records import MemoryGrowth, OpCall, Trace
@@ -184,43 +184,39 @@ def _release_without_graphs(operators: tuple[str, ...], target: Target, lists: O
     return ""
 
 
-def cached_buffers(line: str, operator: str, sizes: int, nbytes: int) -> MemoryGrowth:
-    """Return the record of a line whose results have many sizes, up to 2.13 each in a buffer that stays cached.
+#: What to do about memory that a run itself shows, and how it is known.
+_SHOWN: dict[GrowthKind, tuple[str, str]] = {
+    "buffers": (
+        "pad to a few sizes, or torch.mps.empty_cache() between them; torch 2.14 splits and joins buffers",
+        "the allocator replayed (https://github.com/pytorch/pytorch/pull/188045)",
+    ),
+    "tensors": (
+        "keep numbers in place of tensors: loss.item(), or tensor.detach().cpu(); no cache of graphs is the cause",
+        "tensors of the emulated run",
+    ),
+}
+
+
+def growth_of_results(
+    kind: GrowthKind, line: str, operator: str, nbytes: float, seen: int
+) -> MemoryGrowth:
+    """Return the record of a line whose results take more memory with each step or each new size.
 
     Args:
+        kind: ``tensors`` that outlive the steps that made them, or ``buffers`` that stay cached up to 2.13.
         line: where they are made.
         operator: what makes them.
-        sizes: distinct sizes.
-        nbytes: bytes of buffers that no request reuses.
+        nbytes: bytes that each step or each size adds.
+        seen: of how many steps results exist at once, or the distinct sizes.
     """
+    cure, source = _SHOWN[kind]
     return MemoryGrowth(
-        kind="buffers",
+        kind=kind,
         operators=(operator,),
         line=line,
         graphs=0,
-        seen=sizes,
-        megabytes=round(nbytes / 1e6 / sizes, 3),
-        cure="pad to a few sizes, or torch.mps.empty_cache() between them; torch 2.14 splits and joins buffers",
-        source="the allocator replayed (https://github.com/pytorch/pytorch/pull/188045)",
-    )
-
-
-def kept_tensors(line: str, operator: str, nbytes: int, steps: int) -> MemoryGrowth:
-    """Return the record of a line whose results outlive the steps that made them.
-
-    Args:
-        line: where they are made.
-        operator: what makes them.
-        nbytes: bytes that stay after each step.
-        steps: of how many steps results exist at once.
-    """
-    return MemoryGrowth(
-        kind="tensors",
-        operators=(operator,),
-        line=line,
-        graphs=0,
-        seen=steps,
+        seen=seen,
         megabytes=round(nbytes / 1e6, 3),
-        cure="keep numbers in place of tensors: loss.item(), or tensor.detach().cpu(); no cache of graphs is the cause",
-        source="tensors of the emulated run",
+        cure=cure,
+        source=source,
     )

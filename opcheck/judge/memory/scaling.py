@@ -4,6 +4,7 @@ Two runs whose dimensions differ by independent ratios give the form of each num
 the dimensions, or a straight line in a dimension.  What has neither form grows by the ratio of both runs.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ class ScaledRun:
         self.at = at
         self._other = other
         self._varied = [name for name in at if at[name] != other[name]]
-        self._forms: dict[tuple[int, int], _Form] = {}
+        self._form = functools.cache(self._find_form)
         self._tensors = self._find_tensors()
         #: whether some number has no exact form
         self.is_rough = False
@@ -123,17 +124,12 @@ class ScaledRun:
                     places.setdefault(one.storage, (index, place))
         return places
 
-    def _form(self, first: int, second: int) -> _Form:
-        if (first, second) not in self._forms:
-            self._forms[first, second] = self._find_form(first, second)
-        return self._forms[first, second]
-
     def _find_form(self, first: int, second: int) -> _Form:
         """Return the function of the dimensions that is ``first`` in the first run and ``second`` in the second."""
         for powers in self._powers():
             ratio = math.prod(self._ratio(name) ** power for name, power in powers.items())
             if first and first * ratio == second:
-                return self._monomial(first, powers)
+                return self._times(lambda _: Fraction(first), powers)
         for powers in self._powers():
             for name in self._varied:
                 if name in powers:
@@ -154,13 +150,6 @@ class ScaledRun:
 
     def _ratio(self, name: str) -> Fraction:
         return Fraction(self._other[name], self.at[name])
-
-    def _monomial(self, first: int, powers: Mapping[str, int]) -> _Form:
-        def form(sizes: Sizes) -> int:
-            factors = (Fraction(sizes[n], self.at[n]) ** power for n, power in powers.items())
-            return int(first * math.prod(factors))
-
-        return form
 
     def _line(self, first: Fraction, second: Fraction, name: str) -> _Line | None:
         """Return a + b * size, where b is a whole number, or half, a quarter ... of it; None: there is none."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from opcheck.common.text import any_layer, plural
+from opcheck.common.text import and_more, any_layer, plural
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data import messages
 from opcheck.data.packages import Becomes, StorageMethod, packages
@@ -132,10 +132,9 @@ def find_uncalled_modules(audited: Audited) -> Iterator[Finding]:
         return
     kinds = Counter(any_layer(name) for name in names)
     shown = [f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.items()]
-    more = f" and {len(shown) - _SHOWN} more kinds" if len(shown) > _SHOWN else ""
     yield finding(
         message=f"{plural(len(names), 'module')} never called, so not judged: "
-        f"{', '.join(shown[:_SHOWN])}{more}",
+        f"{and_more(shown, _SHOWN)}{' kinds' * (len(shown) > _SHOWN)}",
         hint="give inputs that reach them with --input or --config",
         count=len(names),
     )

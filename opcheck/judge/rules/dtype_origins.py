@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from opcheck.common.names import DTYPES
 from opcheck.common.python_source import parse
-from opcheck.common.text import plural
+from opcheck.common.text import and_more, plural
 from opcheck.data.messages import fill_text
 from opcheck.judge import dtype_flow, target_change
 from opcheck.judge.judge import judge
@@ -47,16 +47,17 @@ def _finding(audited: Audited, origin: dtype_flow.Origin) -> Finding:
     first = audited.trace.calls[origin.failing[0]]
     verdict = audited.verdicts[origin.failing[0]]
     way = _way_out(audited, origin, first)
+    instead = INSTEAD.get(origin.dtype)
+    names = f" ({and_more(origin.names, 3)})" if origin.names else ""
     hint = sentences(
-        _cast(origin),
+        f"make it {instead} where it begins" if instead else "",
         way.hint,
         _upgrade(audited, origin),
         _NO_HELP if origin.effect == "raises" and origin.certain else "",
     )
     return finding(
         severity="error" if origin.effect == "raises" and origin.certain else "warning",
-        message=f"{origin.dtype} begins here: {describe(origin)}{_list_names(origin)}; "
-        f"{_what_fails(origin, first)}",
+        message=f"{origin.dtype} begins here: {describe(origin)}{names}; {_what_fails(origin, first)}",
         hint=hint,
         op=first.op,
         prints=verdict.prints or _would_print(audited, verdict, origin),
@@ -102,12 +103,6 @@ def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ..
     return (begins, fails)
 
 
-def _list_names(origin: dtype_flow.Origin) -> str:
-    shown = ", ".join(origin.names[:3])
-    more = f" and {len(origin.names) - 3:,} more" if len(origin.names) > 3 else ""
-    return f" ({shown}{more})" if shown else ""
-
-
 def _what_fails(origin: dtype_flow.Origin, first: OpCall) -> str:
     verb = _VERBS[origin.effect, origin.certain]
     if first.phase == "move":
@@ -125,11 +120,6 @@ _VERBS = {
     ("narrows", True): "narrows it",
     ("narrows", False): "may narrow it",
 }
-
-
-def _cast(origin: dtype_flow.Origin) -> str:
-    instead = INSTEAD.get(origin.dtype)
-    return f"make it {instead} where it begins" if instead else ""
 
 
 def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
@@ -185,9 +175,7 @@ def _short(api: str) -> str:
 
 def _names(origin: dtype_flow.Origin) -> frozenset[str]:
     """Return the spellings that the line can have for the call that makes the dtype."""
-    if origin.how == "cast":
-        return _CASTS
-    return frozenset({_short(origin.api).rpartition(".")[2]})
+    return _CASTS if origin.how == "cast" else frozenset({_short(origin.api).rpartition(".")[2]})
 
 
 _CASTS = frozenset({"to", "type", "double", "cdouble"})
@@ -246,13 +234,11 @@ def find_checkpoint_dtypes(audited: Audited) -> Iterator[Finding]:
             verdict = judge(_cast_on_mps(dtype), audited.target, audited.lists)
         if verdict.status != "unsupported":
             continue
-        names = ", ".join(birth.name for birth in births[:3])
-        more = f" and {len(births) - 3:,} more" if len(births) > 3 else ""
+        names = and_more([birth.name for birth in births], 3)
         instead = INSTEAD.get(dtype, "a dtype that MPS has")
         yield finding(
             message=f"{plural(len(births), 'tensor')} in {file} "
-            f"{'is' if len(births) == 1 else 'are'} {dtype} ({names}{more}): "
-            f"{fails}",
+            f"{'is' if len(births) == 1 else 'are'} {dtype} ({names}): {fails}",
             hint=f"load it to the CPU and cast to {instead} before the move",
             prints=verdict.prints,
             count=len(births),

@@ -129,13 +129,15 @@ def _on_gpu(work: Workload, chip: Chip, gpu: Gpu, parameters: Parameters) -> _Ru
     busy, rest = _Parts(float), _Parts(float)
     # The program waits once more, for the result.
     rest["wait", ""] = (work.waits + 1) * parameters.wait * slower
-    rest["copy", ""] = _copy_seconds(work)
+    copy = load_speed().copy
+    rest["copy", ""] = work.copies * copy.seconds + work.copied / (copy.gb_s * 1e9)
     for row in work.rows:
         if row.route == "cpu":
             rest["wait", ""] += row.count * _cpu_call(row, chip, parameters)
             continue
         compute = _compute(row, gpu.flops(row.dtype, chip.bfloat16), parameters)
-        memory = row.nbytes / (gpu.gb_s * 1e9 * _share_of_bandwidth(row, parameters))
+        share = parameters.gpu_index if row.family == "index" else parameters.gpu_memory
+        memory = row.nbytes / (gpu.gb_s * 1e9 * share)
         launch = row.launches * slower * start(row.route)
         starting += row.count * launch
         busy["compute", row.family] += row.count * compute
@@ -170,15 +172,6 @@ def _start_costs(parameters: Parameters) -> Callable[[str], float]:
 def _compute(row: CallWork, rate: float, parameters: Parameters) -> float:
     share = parameters.gpu_convolution if row.family == "convolution" else parameters.gpu_matrix
     return row.flops / (rate * share)
-
-
-def _share_of_bandwidth(row: CallWork, parameters: Parameters) -> float:
-    return parameters.gpu_index if row.family == "index" else parameters.gpu_memory
-
-
-def _copy_seconds(work: Workload) -> float:
-    copy = load_speed().copy
-    return work.copies * copy.seconds + work.copied / (copy.gb_s * 1e9)
 
 
 def _interval(run: _Run, parameters: Parameters) -> Interval:

@@ -103,11 +103,14 @@ def _starts(calls: Sequence[RoutedCall], times: int = 0) -> list[int]:
             places.setdefault((call.op, call.module, str(call.location)), []).append(index)
     loops = [each for each in places.values() if len(each) == times or (not times and each[1:])]
     # What repeats within a round has shorter distances; the earliest call starts the round.
-    return max(loops, key=lambda each: (_shortest_round(each), -each[0]), default=[])
-
-
-def _shortest_round(starts: Sequence[int]) -> int:
-    return min((after - before for before, after in pairwise(starts)), default=0)
+    return max(
+        loops,
+        key=lambda each: (
+            min((after - before for before, after in pairwise(each)), default=0),
+            -each[0],
+        ),
+        default=[],
+    )
 
 
 def _end(calls: Sequence[RoutedCall], starts: Sequence[int]) -> int:

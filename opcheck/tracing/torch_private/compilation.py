@@ -40,20 +40,17 @@ def reset_dynamo() -> None:
 
 def counters() -> Mapping[str, Mapping[str, int]]:
     """Return what Dynamo counts, in two levels. Required."""
-    counted: Mapping[str, Mapping[str, int]] = lazily("torch._dynamo.utils:counters", _COUNTING)
-    return counted
+    return lazily("torch._dynamo.utils:counters", _COUNTING)
 
 
 def graph_breaks() -> Iterable[Any]:
     """Return why Dynamo left a graph: records with ``reason`` and ``user_stack``. Required."""
-    reasons: Iterable[Any] = lazily("torch._dynamo.utils:graph_break_reasons", _COUNTING)
-    return reasons
+    return lazily("torch._dynamo.utils:graph_break_reasons", _COUNTING)
 
 
 def compilation_metrics() -> Iterable[Any]:
     """Return a record for each compilation, with ``recompile_reason``. Required."""
-    metrics: Iterable[Any] = lazily("torch._dynamo.utils:get_compilation_metrics", _COUNTING)()
-    return metrics
+    return lazily("torch._dynamo.utils:get_compilation_metrics", _COUNTING)()
 
 
 def backends(**options: Any) -> list[str]:
@@ -62,8 +59,7 @@ def backends(**options: Any) -> list[str]:
     Args:
         options: ``exclude_tags=()`` lists the backends for debugging, too.
     """
-    names: list[str] = lazily("torch._dynamo:list_backends", _COUNTING)(**options)
-    return names
+    return lazily("torch._dynamo:list_backends", _COUNTING)(**options)
 
 
 def backend(name: str) -> Any:
@@ -193,18 +189,12 @@ def _drop_new_keywords(owner: Any, name: str) -> None:
 
 def inductor_config(changes: Mapping[str, Any]) -> AbstractContextManager[Any]:
     """Return a context where Inductor has other settings. Required."""
-    context: AbstractContextManager[Any] = lazily("torch._inductor.config:patch", _GENERATING)(
-        changes
-    )
-    return context
+    return lazily("torch._inductor.config:patch", _GENERATING)(changes)
 
 
 def numpy_draws() -> AbstractContextManager[Any]:
     """Return a context where Dynamo leaves ``numpy.random`` to NumPy, not to torch's generator. Required."""
-    context: AbstractContextManager[Any] = lazily("torch._dynamo.config:patch", _GENERATING)(
-        use_numpy_random_stream=True
-    )
-    return context
+    return lazily("torch._dynamo.config:patch", _GENERATING)(use_numpy_random_stream=True)
 
 
 def compile_graph(graph: torch.fx.GraphModule, inputs: Any, inner: Callable[..., Any]) -> Any:
@@ -219,10 +209,7 @@ def compile_inner(graph: torch.fx.GraphModule, inputs: Any, **options: Any) -> A
 
 def mode_settings(mode: str) -> Mapping[str, Any]:
     """Return the settings of Inductor that a mode of torch.compile represents. Required."""
-    settings: Mapping[str, Any] = lazily("torch._inductor:list_mode_options", _GENERATING)(
-        mode or "default"
-    )
-    return settings
+    return lazily("torch._inductor:list_mode_options", _GENERATING)(mode or "default")
 
 
 def skipped_cuda_graphs(compiled: Any) -> str:
@@ -309,10 +296,7 @@ def kernel_names() -> Any:
 
 def defined_kernels() -> Mapping[str, Any]:
     """Return the names of the kernels of the graph that is being compiled, by their source. Required."""
-    kernels: Mapping[str, Any] = lazily(
-        "torch._inductor.virtualized:V.graph.wrapper_code.src_to_kernel", _GENERATING
-    )
-    return kernels
+    return lazily("torch._inductor.virtualized:V.graph.wrapper_code.src_to_kernel", _GENERATING)
 
 
 def extern_comment() -> AttributePlace:

@@ -34,14 +34,12 @@ with require_names("exporting a program"):
 def dtypes_by_number() -> Mapping[int, torch.dtype]:
     """Return the dtypes by the numbers that a ``.pt2`` file has for them. Required to read it."""
     path = f"{_SERIALIZER}:_SERIALIZE_TO_TORCH_DTYPE"
-    numbers: Mapping[int, torch.dtype] = lazily(path, _READING)
-    return numbers
+    return lazily(path, _READING)
 
 
 def functions_of_sizes() -> Collection[Any]:
     """Return the Python functions that compute with sizes in a graph. Required to read a ``.pt2`` file."""
-    functions: Collection[Any] = lazily(f"{_SERIALIZER}:_SYM_OPS", _READING)
-    return functions
+    return lazily(f"{_SERIALIZER}:_SYM_OPS", _READING)
 
 
 def deserialize(
@@ -58,10 +56,7 @@ def deserialize(
     read = lazily(f"{_SERIALIZER}:_dict_to_dataclass", _READING)
     deserializer = lazily(f"{_SERIALIZER}:ExportedProgramDeserializer", _READING)()
     form = lazily("torch._export.serde.schema:ExportedProgram", _READING)
-    program: torch.export.ExportedProgram = deserializer.deserialize(
-        read(form, document), state, constants, inputs
-    )
-    return program
+    return deserializer.deserialize(read(form, document), state, constants, inputs)
 
 
 def is_predispatch_function(name: str) -> bool:

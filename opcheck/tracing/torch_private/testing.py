@@ -14,5 +14,4 @@ def operator_database() -> Iterable[Any]:
         ImportError: what the database needs in addition to torch is not installed.
     """
     module = importlib.import_module("torch.testing._internal.common_methods_invocations")
-    database: Iterable[Any] = module.op_db
-    return database
+    return module.op_db

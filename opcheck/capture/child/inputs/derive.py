@@ -229,15 +229,13 @@ def _run_processor(processor: Any, kwargs: Mapping[str, Any]) -> Mapping[str, An
         from PIL import Image
 
         picture = Image.new("RGB", _PICTURE, (128, 96, 64))
-        result: Mapping[str, Any] = processor(images=picture, return_tensors="pt")
-        return result
+        return processor(images=picture, return_tensors="pt")
     if {"input_features", "input_values"} & kwargs.keys() and "input_ids" not in kwargs:
         import numpy as np
 
         rate = getattr(processor, "sampling_rate", _RATE)
         wave = np.sin(np.arange(rate * _SECONDS, dtype=np.float32) / 10)
-        heard: Mapping[str, Any] = processor(wave, sampling_rate=rate, return_tensors="pt")
-        return heard
+        return processor(wave, sampling_rate=rate, return_tensors="pt")
     return {}
 
 

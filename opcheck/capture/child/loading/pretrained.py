@@ -174,8 +174,7 @@ def _of_diffusers(files: _Files, path: str, config: Config, name: str = "") -> n
     kind = _class_named(library, name, "from_config")
     if kind is None or issubclass(kind, library.DiffusionPipeline):
         raise _unknown(files, "diffusers", library, name)
-    model: nn.Module = kind.from_config({**settings, **config})
-    return model
+    return kind.from_config({**settings, **config})
 
 
 def _of_timm(
@@ -437,8 +436,7 @@ def _of_the_pipeline(
         raise _unknown(files, "diffusers", libraries.find("diffusers", files.repository.name), kind)
     settings = model_class.config_class.from_pretrained(folder)
     settings.dtype = dtype
-    model: nn.Module = model_class._from_config(settings)
-    return model
+    return model_class._from_config(settings)
 
 
 class Embedder(nn.Module):
@@ -503,8 +501,7 @@ def _sentence_module(files: _Files, name: str, folder: Path) -> nn.Module:
     activation = settings.get("activation_function")
     if isinstance(activation, str):
         settings["activation_function"] = getattr(nn, activation.rpartition(".")[2])()
-    module: nn.Module = kind(**settings)
-    return module
+    return kind(**settings)
 
 
 def _adapter(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:

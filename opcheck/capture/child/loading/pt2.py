@@ -168,8 +168,7 @@ def _tensor(
                 f"{member} contains an object that is not a tensor",
                 "save it without it",
             )
-        loaded: torch.Tensor = archive.tensors(member)
-        return loaded
+        return archive.tensors(member)
     meta = entry["tensor_meta"]
     dtype = export.dtypes_by_number()[meta["dtype"]]
     sizes, strides = ([_number(size) for size in meta[key]] for key in ("sizes", "strides"))

@@ -373,8 +373,7 @@ def _vision_part(model: nn.Module) -> nn.Module:
         for name, module in model.named_modules()
         if name.rpartition(".")[2].startswith("vis")
     )
-    part: nn.Module = next(named, model)
-    return part
+    return next(named, model)
 
 
 def _first(model: nn.Module, *kinds: type[nn.Module]) -> Any:

@@ -30,7 +30,7 @@ from opcheck.judge.memory.growth import (
     GraphPlace,
     GraphUses,
     describe,
-    kept_tensors,
+    growth_of_results,
 )
 from opcheck.judge.work import common_route
 from opcheck.model.records import (
@@ -112,7 +112,7 @@ class KeptResults:
         """Return the lines, the one that keeps most first."""
         most = sorted(self._most.items(), key=lambda item: -item[1][1])
         return [
-            kept_tensors(str(locate(site) or ""), op, nbytes // steps, steps)
+            growth_of_results("tensors", str(locate(site) or ""), op, nbytes // steps, steps)
             for (op, site), (steps, nbytes) in most
         ]
 

@@ -9,7 +9,7 @@ from opcheck.common.versions import Version
 from opcheck.data.messages import out_of_memory
 from opcheck.data.watermarks import find_invalid, watermarks
 from opcheck.judge.memory.allocator import LARGE_HEAP, Allocator, HeapBlock, LimitExceededError
-from opcheck.judge.memory.growth import VARIES, cached_buffers
+from opcheck.judge.memory.growth import VARIES, growth_of_results
 from opcheck.model.records import MemoryGrowth
 from opcheck.simulator.visible.machine import WORKING_SET
 from opcheck.simulator.visible.surface import MacMemory
@@ -90,7 +90,8 @@ class EmulatedMemory(MacMemory):
         ):
             return
         op, line = most
-        yield cached_buffers(str(locate(line) or ""), op, len(self._sizes[most]), extra)
+        sizes = len(self._sizes[most])
+        yield growth_of_results("buffers", str(locate(line) or ""), op, extra / sizes, sizes)
 
     def _start(self) -> Allocator:
         """Return the allocator, which the first use starts.
