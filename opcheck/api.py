@@ -14,7 +14,7 @@ from opcheck.data.built_lists import select
 from opcheck.data.macs import MAC, MEMORY, MacOptions
 from opcheck.data.registrations import load
 from opcheck.data.targets import FALLBACK, MACOS, NEWEST_KNOWN, TORCH, target
-from opcheck.judge.timing.speedups import TIME, chips_of, with_time
+from opcheck.judge.timing.estimates import TIME, chips_of, with_time
 from opcheck.model.options import options_of
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit as audit_request

@@ -22,7 +22,7 @@ from opcheck.common.text import duration
 from opcheck.data.chips import Gpu, Parameters, load_chips, load_parameters
 from opcheck.data.registrations import load
 from opcheck.data.targets import target
-from opcheck.judge.timing.intervals import Interval, estimate
+from opcheck.judge.timing.estimates import Interval, estimate
 from opcheck.model.records import Workload
 from opcheck.orchestrator import audit
 

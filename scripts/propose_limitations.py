@@ -80,7 +80,10 @@ def of_release(line: str) -> dict[Case, set[str]]:
         mismatch = {name for name, dtypes in lists.items() if not dtypes or pair.dtype in dtypes}
         if pair.kind != "forward" or not unforeseen or mismatch & MISMATCH:
             continue
-        if "pass" not in recording.opinfos[pair.opinfo].ci[store.SIMULATED_MACOS]["forward"].values():
+        if (
+            "pass"
+            not in recording.opinfos[pair.opinfo].ci[store.SIMULATED_MACOS]["forward"].values()
+        ):
             continue
         cases = _cases(recording.opinfos[pair.opinfo].runs["forward"][pair.dtype], pair.dtype)
         if cases & passing:

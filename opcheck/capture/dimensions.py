@@ -1,9 +1,15 @@
 """Name the dimensions of inputs that a user may vary: batch, length, height, width, frames.  Imports no torch."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from opcheck.common.documents import brief
+from opcheck.common.errors import UsageError
+from opcheck.common.text import and_more
+
+#: Names that an error lists.
+_NAMES = 12
 _SPEC = re.compile(r"(?:(?P<name>[^=]*)=)?(?P<sizes>\d+(?:x\d+)*):(?P<dtype>\w+)")
 #: Inputs with the axis of time last: spectrograms with their bands first.
 _BANDS_FIRST = re.compile(r"input_features|mel|spectrogram")
@@ -45,6 +51,21 @@ def dimensions(specs: Sequence[str]) -> dict[str, tuple[Axis, ...]]:
         named["length"] = [each for each in lengths if each.size == lengths[0].size]
     usual_first = sorted(named, key=lambda name: "." in name)
     return {name: tuple(named[name]) for name in usual_first}
+
+
+def unknown_dimension(name: str, sizes: Mapping[str, int]) -> UsageError:
+    """Return the error for a dimension that the inputs do not have.
+
+    Args:
+        name: the dimension.
+        sizes: those that they have.
+    """
+    listed = and_more([f"{each} ({size})" for each, size in sizes.items()], _NAMES)
+    return UsageError(
+        f"the inputs have no dimension {name!r}",
+        context=f"--vary {brief(name)}",
+        hint=f"they have {listed}" if sizes else "they have none that could vary",
+    )
 
 
 def _inputs(specs: Sequence[str]) -> Iterator[tuple[int, str, tuple[int, ...], str]]:

@@ -20,8 +20,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.files import Release
 from opcheck.data.registrations import OpLists, load
 from opcheck.worker import environments
-from opcheck.worker.environments import Wanted
-from opcheck.worker.installed import OLDEST, distribution_version
+from opcheck.worker.environments import OLDEST, Wanted, distribution_version
 
 #: Libraries are released with a torch if they are at most this many days younger than its wheel.
 _DAYS = 30

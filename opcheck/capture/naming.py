@@ -243,11 +243,11 @@ def _which_library(spec: str) -> ModelLoadError:
             context=working_place(spec),
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
-    shipped = (
-        list(n for n in recipes() if _plain(n.rpartition("/")[2]).startswith(_plain(spec)))
-        if len(spec) >= _FEWEST_LETTERS
-        else []
-    )
+    shipped = [
+        name
+        for name in (recipes() if len(spec) >= _FEWEST_LETTERS else ())
+        if _plain(name.rpartition("/")[2]).startswith(_plain(spec))
+    ]
     if shipped:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",

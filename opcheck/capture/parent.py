@@ -195,7 +195,7 @@ def capture_sizes(
     left = list(range(len(sizes)))
     while left:
         captures: Captures = ask(
-            "opcheck.capture.child.sizes:answer",
+            "opcheck.capture.child.shared:answer_sizes",
             Captures,
             ManySizes(capture=request, sizes=tuple(sizes[n] for n in left)),
             request,

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import struct
 import sys
 import threading
 from collections import Counter
@@ -20,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +32,8 @@ from opcheck.common.python_source import source_lines
 from opcheck.common.text import one_line, plural, type_and_text
 from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import Record
+from opcheck.weights.reading import read_safetensors
+from opcheck.weights.stored import TYPES
 
 #: Names of configuration files; nothing else is downloaded.
 _CONFIGURATIONS = read_words("configurations")
@@ -50,7 +51,8 @@ SHARD = re.compile(r"-(\d{5})-of-\d{5}")
 _MOST_BYTES = 8 << 20
 #: Files of weights whose headers are read: a model of 671 billion parameters has 163.
 _MOST_HEADERS = 256
-_HEADER_LIMIT = 100 << 20
+#: safetensors' names of torch's dtypes.
+_DTYPE_NAMES = {dtype: name for name, (_, dtype) in TYPES["safetensors"].items() if dtype}
 #: Axes of a shape that count: a header may claim millions.
 _MOST_AXES = 64
 #: Elements of one file: more than any disk can have.
@@ -86,13 +88,6 @@ class FolderWeights(Record, frozen=True, kw_only=True):
     headers: int = 0
     #: files in all
     files: int = 0
-
-
-class _TensorHeader(msgspec.Struct):
-    """A tensor in the header of a safetensors file."""
-
-    dtype: str
-    shape: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
 
 
 class DamagedError(ModelLoadError):
@@ -347,13 +342,12 @@ def _text(path: Path, name: str, spec: str) -> str:
 def _header(path: Path, name: str, spec: str) -> Counter[str]:
     """Return the elements of each dtype in a safetensors file."""
     try:
-        header = documents.from_json(safetensors_header(path), dict[str, msgspec.Raw])
-        entries = {
-            key: documents.from_json(bytes(entry), _TensorHeader)
-            for key, entry in header.items()
-            if key != "__metadata__"
-        }
-        return _count(entries.values())
+        with documents.open_file(path) as file:
+            stored = read_safetensors(file, path.stat().st_size, is_whole=False)
+        return _count(
+            (_DTYPE_NAMES.get(tensor.dtype, tensor.dtype), tensor.elements)
+            for tensor in stored.tensors
+        )
     except (OSError, DocumentError) as error:
         raise ModelLoadError(
             f"the header of {name} cannot be read: {one_line(error)}",
@@ -362,30 +356,18 @@ def _header(path: Path, name: str, spec: str) -> Counter[str]:
         ) from error
 
 
-def _count(tensors: Iterable[Any]) -> Counter[str]:
-    """Return the elements of each dtype; a header may claim any shape.
+def _count(tensors: Iterable[tuple[str, int]]) -> Counter[str]:
+    """Return the elements of each dtype, from the dtype and the elements of each tensor; a header may claim any.
 
     Raises:
         DocumentError: no file has as many.
     """
     counts: Counter[str] = Counter()
-    for tensor in tensors:
-        counts[tensor.dtype] += math.prod(tensor.shape[:_MOST_AXES])
+    for dtype, elements in tensors:
+        counts[dtype] += elements
     if counts.total() > _MOST_ELEMENTS:
         raise DocumentError("it names more elements than a file can have")
     return counts
-
-
-def safetensors_header(path: Path) -> bytes:
-    """Return the header of a safetensors file: JSON, behind its length in eight bytes."""
-    rest = path.stat().st_size - 8
-    if rest < 0:
-        raise DocumentError("the file has not the eight bytes of its length")
-    with documents.open_file(path) as file:
-        (size,) = struct.unpack("<Q", file.read(8))
-        if size > min(rest, _HEADER_LIMIT):
-            raise DocumentError(f"it has {size:,} bytes by its first eight, the file {rest:,}")
-        return file.read(size)
 
 
 # -- which files -----------------------------------------------------------------------------------------------------
@@ -533,7 +515,10 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
             metadata = api.parse_safetensors_file_metadata(
                 name.repository, path, revision=commit, timeout=PATIENCE
             )
-            return _count(metadata.tensors.values())
+            return _count(
+                (tensor.dtype, math.prod(tensor.shape[:_MOST_AXES]))
+                for tensor in metadata.tensors.values()
+            )
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             files = dict(zip(wanted, pool.map(text, wanted), strict=True))

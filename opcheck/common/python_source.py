@@ -5,6 +5,7 @@ tokenizer.  Lines that are counted so do not agree with the line numbers of a sy
 """
 
 import ast
+import functools
 import io
 import linecache
 import os
@@ -135,6 +136,15 @@ def source_lines(filename: str) -> list[str]:
             # Only the module's loader may have it now.
             return linecache.getlines(filename) if filename in linecache.cache else []
     return linecache.getlines(filename)
+
+
+@functools.cache
+def parse_source(filename: str) -> ast.Module:
+    """Parse the source that ``source_lines`` returns; empty if it cannot be parsed: a cell of a notebook, say."""
+    try:
+        return parse("".join(source_lines(filename)))
+    except SyntaxError:
+        return ast.Module([], [])
 
 
 def source_line(filename: str, line: int) -> str:

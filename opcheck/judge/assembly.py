@@ -27,18 +27,24 @@ from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement, describe_statement
 from opcheck.judge import dtype_flow
-from opcheck.judge.callgraph import example_of, graph_calls
+from opcheck.judge.callgraph import (
+    common_route,
+    example_of,
+    graph_calls,
+    partition,
+    route_of,
+    sum_by_route,
+    synchronizations,
+    work,
+)
 from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
-from opcheck.judge.memory.estimate import estimate
+from opcheck.judge.memory.estimate import estimate, runs_out
 from opcheck.judge.memory.growth import growth_of_trace
-from opcheck.judge.memory.mac_fits import runs_out
-from opcheck.judge.partition import partition
 from opcheck.judge.rules import RULES
 from opcheck.judge.rules.capture_problems import quantized_headline
 from opcheck.judge.rules.rule import Audited
-from opcheck.judge.timing.speedups import WITHOUT_TIME
+from opcheck.judge.timing.estimates import WITHOUT_TIME
 from opcheck.judge.timing.workload import RoutedCall, workloads
-from opcheck.judge.work import common_route, route_of, sum_by_route, synchronizations, work
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import (
     RAISED_ON_A_MAC,

@@ -1,15 +1,20 @@
-"""Choose what a report keeps of single calls: the graph that the HTML page draws, and the example of each group."""
+"""Split a run into regions on the GPU and on the CPU, and count the copies and the work of each side."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from opcheck.common.text import any_layer
-from opcheck.judge.partition import copies, nbytes
+from opcheck.common.versions import Target
+from opcheck.common.vocabulary import ROUTES, Phase, RouteKind, Side
+from opcheck.data.kernel_routes import routes
+from opcheck.data.registrations import OpLists
+from opcheck.judge.judge import outcome
 from opcheck.model.records import (
     CallGroup,
     Example,
@@ -17,12 +22,134 @@ from opcheck.model.records import (
     GraphCall,
     GroupLocation,
     OpCall,
+    Partition,
+    Region,
+    RouteWork,
+    SideWork,
+    SourceLocation,
+    Synchronization,
     TensorSpec,
     Verdict,
 )
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+def partition(
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
+) -> tuple[Partition, nx.DiGraph[int]]:
+    """Return the regions of the run with their transfers, and the graph of the calls that they come from.
+
+    The nodes of the graph are indices into ``calls``; each has its ``side`` and its ``region``.
+    """
+    sides = [outcome(verdict).side for verdict in verdicts]
+    graph = dataflow(calls, sides)
+    nothing: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
+    pairs = zip(calls, sides, strict=True)
+    moves = [copies(call) if side == "cpu" else nothing for call, side in pairs]
+    regions = tuple(
+        Region(
+            side=sides[nodes[0]],
+            calls=len(nodes),
+            first=nodes[0],
+            last=nodes[-1],
+            bytes_in=sum(nbytes(moves[node][0]) for node in nodes),
+            bytes_out=sum(nbytes(moves[node][1]) for node in nodes),
+        )
+        for nodes in _regions(graph, sides)
+    )
+    return Partition(
+        regions=regions,
+        transfers_to_cpu=sum(len(to_cpu) for to_cpu, _ in moves),
+        transfers_to_mps=sum(len(to_mps) for _, to_mps in moves),
+        bytes_to_cpu=sum(region.bytes_in for region in regions),
+        bytes_to_mps=sum(region.bytes_out for region in regions),
+    ), graph
+
+
+def dataflow(calls: Sequence[OpCall], sides: Sequence[str]) -> nx.DiGraph[int]:
+    """Return the calls as nodes, with an edge from the call that made or last wrote a tensor to each reader.
+
+    Memory has one producer at a time: a write in place makes the writer the producer of all its
+    views.  A view depends on the call that made the view as well.
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    made: dict[int, int] = {}
+    wrote: dict[int, int] = {}
+    for node, (call, side) in enumerate(zip(calls, sides, strict=True)):
+        graph.add_node(node, side=side)
+        for spec in call.inputs:
+            sources = {made.get(spec.tensor), wrote.get(spec.storage)} - {None, node}
+            graph.add_edges_from((source, node) for source in sources if source is not None)
+        read = {spec.storage for spec in call.inputs}
+        for spec in _list_written(call):
+            wrote[spec.storage] = node
+        for spec in call.outputs:
+            made[spec.tensor] = node
+            if spec.storage not in read:
+                wrote[spec.storage] = node
+    return graph
+
+
+def _list_written(call: OpCall) -> list[TensorSpec]:
+    """Return the inputs that the call writes: the marked inputs or, if none is marked, those that it returns."""
+    marked = [spec for spec in call.inputs if spec.written]
+    if marked:
+        return marked
+    returned = {spec.tensor for spec in call.outputs}
+    return list({spec.tensor: spec for spec in call.inputs if spec.tensor in returned}.values())
+
+
+def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
+    """Return the calls of each region, in the order of their first calls, and mark the regions in the graph.
+
+    A call's depth is the number of boundaries on the way to it.  Joining only calls of one side
+    and one depth leaves every edge between regions going to a greater depth: no cycles.
+    """
+    import networkx as nx
+
+    depth: dict[int, int] = {}
+    # The calls are numbered in the order of the run, so a producer comes before its readers.
+    for node in range(len(graph)):
+        depth[node] = max(
+            (depth[source] + (sides[source] != sides[node]) for source in graph.predecessors(node)),
+            default=0,
+        )
+    same: nx.Graph[int] = nx.Graph()
+    same.add_nodes_from(graph)
+    same.add_edges_from(
+        (a, b) for a, b in graph.edges if sides[a] == sides[b] and depth[a] == depth[b]
+    )
+    members = sorted(sorted(component) for component in nx.connected_components(same))
+    for number, nodes in enumerate(members):
+        for node in nodes:
+            graph.nodes[node]["region"] = number
+    return members
+
+
+def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
+    """Return what ``at::native::cpu_fallback`` copies for one call: to the CPU, and back.
+
+    It copies every argument, even if the call before has just copied it back, then every
+    argument that was written, then every other result.
+    """
+    arguments = [spec for spec in call.inputs if spec.device == "mps"]
+    after = {spec.tensor: spec for spec in call.outputs}
+    written = [after.get(spec.tensor, spec) for spec in _list_written(call) if spec.device == "mps"]
+    known = {spec.tensor for spec in written}
+    results = [spec for spec in call.outputs if spec.device == "mps" and spec.tensor not in known]
+    return arguments, written + results
+
+
+def nbytes(specs: Iterable[TensorSpec]) -> int:
+    """Return the sum of the sizes of several tensors, in bytes."""
+    return sum(spec.nbytes for spec in specs)
+
+
+# -- Choose what a report keeps of single calls: the graph that the HTML page draws, and the example of each group --
 
 
 def graph_calls(
@@ -80,3 +207,101 @@ def _contiguous(spec: TensorSpec) -> bool:
             return False
         expected *= size
     return True
+
+
+# -- Count how much of a run each side does, and find the calls where the CPU waits for the GPU --
+
+
+def work(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[SideWork]:
+    """Yield what the calls of each side do, for each side that has any."""
+    pairs = [(call, outcome(verdict).side) for call, verdict in zip(calls, verdicts, strict=True)]
+    for side in get_args(Side):
+        if members := [call for call, its_side in pairs if its_side == side]:
+            yield SideWork(
+                side=side,
+                calls=len(members),
+                flops=sum(call.flops for call in members),
+                nbytes=sum(map(_bytes, members)),
+            )
+
+
+def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> RouteKind:
+    """Return what computes a call.
+
+    Raises:
+        OpListError: the lists have no such torch release, or are damaged.
+    """
+    side = outcome(verdict).side
+    if side != "mps":
+        return "cpu" if side == "cpu" else "unknown"
+    return "view" if is_view(call) else routes(lists).of_call(call, target)
+
+
+def common_route(kinds: Collection[RouteKind]) -> RouteKind:
+    """Return the route of all calls of a group; those that make views do not count."""
+    counted = set(kinds) - {"view"} or set(kinds)
+    return next(iter(counted)) if len(counted) == 1 else "either"
+
+
+def sum_by_route(rows: Iterable[tuple[RouteKind, int, int]]) -> tuple[RouteWork, ...]:
+    """Return the work by route, from pairs of a route with a number of calls and of FLOPs."""
+    calls, flops = Counter[RouteKind](), Counter[RouteKind]()
+    for route, number, amount in rows:
+        calls[route] += number
+        flops[route] += amount
+    return tuple(
+        RouteWork(route=route, calls=calls[route], flops=flops[route])
+        for route in ROUTES
+        if calls[route]
+    )
+
+
+def is_view(call: OpCall) -> bool:
+    """Return whether the results are views of the inputs, and no kernel runs."""
+    inputs = {spec.storage for spec in call.inputs}
+    views = bool(call.outputs) and all(spec.storage in inputs for spec in call.outputs)
+    return views and not any(spec.written for spec in call.inputs)
+
+
+def _bytes(call: OpCall) -> int:
+    """Return the bytes that a call reads and writes; a view of its input touches none of them."""
+    return 0 if is_view(call) else sum(spec.nbytes for spec in (*call.inputs, *call.outputs))
+
+
+def synchronizations(
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
+) -> Iterator[Synchronization]:
+    """Yield the lines where the CPU waits for the GPU, in the order of the run.
+
+    A CPU fallback waits as well; the transfers of the partition count those.
+    """
+    places: Counter[tuple[str, str, SourceLocation | None, str, Phase]] = Counter()
+    for call, verdict in zip(calls, verdicts, strict=True):
+        why = (
+            reason_to_wait(call) if outcome(verdict).side == "mps" and call.phase != "move" else ""
+        )
+        if why:
+            places[call.op, why, call.location, any_layer(call.module), call.phase] += 1
+    for (op, why, location, module, phase), count in places.items():
+        place = GroupLocation.at(location, module=module, phase=phase, count=count)
+        yield Synchronization(op=op, why=why, place=place)
+
+
+def reason_to_wait(call: OpCall) -> str:
+    """Return what the CPU waits for; empty if it does not."""
+    if not any(spec.device == "mps" for spec in call.inputs):
+        return ""
+    if call.waits:
+        return "a shape" if any(spec.device == "mps" for spec in call.outputs) else "a value"
+    written = [spec for spec in call.inputs if spec.written]
+    copied = any(spec.device == "cpu" for spec in (*call.outputs, *written))
+    return "a copy to the CPU" if copied and not _is_only_queued(call) else ""
+
+
+def _is_only_queued(call: OpCall) -> bool:
+    """Return whether the copy is queued, and the CPU continues: native/mps/operations/Copy.mm, copy_from_mps_.
+
+    Not every release queues a copy that changes the dtype.
+    """
+    dtypes = {spec.dtype for spec in (*call.inputs, *call.outputs)}
+    return call.arguments.get("non_blocking") is True and len(dtypes) == 1

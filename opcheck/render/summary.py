@@ -9,7 +9,7 @@ from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS, Frequency
 from opcheck.judge.judge import OUTCOMES
-from opcheck.judge.memory.mac_fits import deciding, find_asked_mac, runs_out, smallest
+from opcheck.judge.memory.estimate import deciding, find_asked_mac, runs_out, smallest
 from opcheck.model.records import (
     CaptureFacts,
     GroupLocation,

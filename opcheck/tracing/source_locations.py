@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 import torch
 
 from opcheck.common.files import is_file
-from opcheck.common.python_source import parse, source_line, source_lines
+from opcheck.common.python_source import parse_source, source_line
 from opcheck.model.records import SourceLocation
 
 #: A code object and a line of it; None: no line of the user's.
@@ -211,14 +211,9 @@ def statement(filename: str, line: int) -> str:
 
 @functools.cache
 def _statements(filename: str) -> tuple[tuple[int, int, ast.stmt], ...]:
-    try:
-        tree = parse("".join(source_lines(filename)))
-    except SyntaxError:
-        return ()
+    nodes = ast.walk(parse_source(filename))
     return tuple(
-        (node.lineno, _last_line(node), node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.stmt)
+        (node.lineno, _last_line(node), node) for node in nodes if isinstance(node, ast.stmt)
     )
 
 
@@ -233,3 +228,72 @@ def _unparse(node: ast.stmt) -> str:
     blocks = (ast.stmt, ast.ExceptHandler, ast.match_case)
     head = [child for child in ast.iter_child_nodes(node) if not isinstance(child, blocks)]
     return " ".join([type(node).__name__, *map(ast.unparse, head)])
+
+
+# -- Which errors the program handles itself: the try statements that its calling frames are in --
+
+
+#: What runs the program; its own handlers are further out.
+_RUNS = str(Path(__file__).parents[1] / "capture")
+
+
+def caught_names(frame: FrameType | None) -> frozenset[str]:
+    """Return the names of the types whose errors this frame, or one that called it, handles.
+
+    ``except:`` handles ``BaseException``.  A handler that ends by raising again handles nothing.
+    """
+    names: frozenset[str] = frozenset()
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        for first, last, name in _handlers(filename):
+            if first <= frame.f_lineno <= last:
+                names |= {name}
+        if filename.startswith(_RUNS):
+            break
+        frame = frame.f_back
+    return names
+
+
+def is_handled(kind: type[BaseException], frame: FrameType | None) -> bool:
+    """Return whether this frame of the program, or one that called it, goes on after an error of this type."""
+    return not caught_names(frame).isdisjoint(each.__name__ for each in kind.__mro__)
+
+
+@functools.cache
+def _handlers(filename: str) -> tuple[tuple[int, int, str], ...]:
+    """Return first and last line, and the name of a type that is caught there, of a file of the program."""
+    return tuple(_find(parse_source(filename))) if is_user_code(filename) else ()
+
+
+def _find(tree: ast.Module) -> Iterator[tuple[int, int, str]]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Try | ast.With):
+            continue
+        names = _handler_types(node) if isinstance(node, ast.Try) else _suppress_types(node)
+        last = node.body[-1].end_lineno or node.body[-1].lineno
+        for name in names:
+            yield node.body[0].lineno, last, name
+
+
+def _handler_types(node: ast.Try) -> Iterator[str]:
+    for handler in node.handlers:
+        if isinstance(handler.body[-1], ast.Raise):
+            continue
+        match handler.type:
+            case None:
+                yield BaseException.__name__
+            case ast.Tuple(elts=types):
+                yield from map(_last_name, types)
+            case kind:
+                yield _last_name(kind)
+
+
+def _suppress_types(node: ast.With) -> Iterator[str]:
+    for item in node.items:
+        match item.context_expr:
+            case ast.Call(func=function, args=types) if _last_name(function) == "suppress":
+                yield from map(_last_name, types)
+
+
+def _last_name(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]

@@ -29,7 +29,7 @@ if (
 import msgspec
 
 from opcheck.common.errors import CaptureError, OpcheckError
-from opcheck.worker import dependency_tracking, installed, platform
+from opcheck.worker import dependency_tracking, environments, platform
 from opcheck.worker.protocol import Answered, Message, Order, Stage, WorkFailure, failure_of, seal
 
 
@@ -81,7 +81,7 @@ def _answer(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Messa
             dependency_tracking.note_down(order.notes)
         if torch:
             say("importing torch")
-            installed.require()
+            environments.require()
         work = _resolve(name)
         request = msgspec.json.decode(order.request, type=_resolve(order.type))
         if order.limits.memory:

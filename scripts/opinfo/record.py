@@ -12,7 +12,7 @@ import torch
 from torch.testing._internal import common_methods_invocations
 
 from opcheck.capture.child.recording.graph import op_calls, to_graph
-from opcheck.capture.child.recording.tensor_log import TensorLog, TraceEntry
+from opcheck.capture.child.recording.recorder import TensorLog, TraceEntry
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Phase
 from opcheck.data.registrations import load

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opcheck.common import python_source
 from opcheck.model.fingerprint import fingerprint
 from opcheck.model.records import Finding, GroupLocation, SourceLocation
 from opcheck.tracing import source_locations
@@ -28,6 +29,7 @@ BODY = ("y = 1", "", "# a comment", "if y:\n    y = 2", '"""text\nof two lines""
 def named(source: str, function: str = "forward", op: str = "aten::svd") -> str:
     """The fingerprint of a finding at the call of svd in this source."""
     linecache.cache["<made>"] = (len(source), None, source.splitlines(keepends=True), "<made>")
+    python_source.parse_source.cache_clear()
     source_locations._statements.cache_clear()
     statement.cache_clear()
     lines = source.splitlines()

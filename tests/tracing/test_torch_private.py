@@ -22,7 +22,6 @@ from opcheck.simulator.dispatch.tensor_meta import spec_of
 from opcheck.tracing import torch_private
 from opcheck.tracing.torch_private import (
     AttributePlace,
-    autograd,
     backend,
     compilation,
     dispatch,
@@ -191,14 +190,14 @@ def test_autocast_is_made_by_names_that_can_be_replaced() -> None:
 
 
 def test_the_engine_tells_its_node_and_the_sequence_its_call() -> None:
-    before = autograd.next_sequence_number()
+    before = tensors.next_sequence_number()
     y = torch.ones(2, requires_grad=True).exp()
-    assert autograd.next_sequence_number() == before + 1
+    assert tensors.next_sequence_number() == before + 1
     seen: list[tuple[str, int]] = []
 
     def note(_: torch.Tensor) -> None:
-        node = autograd.running_node()
-        seen.append((node.name(), autograd.sequence_number_of(node)))
+        node = tensors.running_node()
+        seen.append((node.name(), tensors.sequence_number_of(node)))
 
     y.register_hook(note)
     y.sum().backward()
@@ -207,7 +206,7 @@ def test_the_engine_tells_its_node_and_the_sequence_its_call() -> None:
 
 def test_the_engine_is_called_by_a_name_that_can_be_replaced() -> None:
     graph = importlib.import_module("torch.autograd.graph")
-    assert autograd.RUN_BACKWARD.value() is graph._engine_run_backward
+    assert tensors.RUN_BACKWARD.value() is graph._engine_run_backward
 
 
 def test_the_stack_of_function_modes_can_be_read() -> None:

@@ -2,8 +2,8 @@
 
 import ast
 import dis
-import functools
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,22 +12,26 @@ from typing import Any
 
 import torch
 
+from opcheck.capture.child.recording.graph import op_call
+from opcheck.capture.child.recording.recorder import RecordedCall
 from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import OpcheckError
-from opcheck.common.python_source import parse, source_lines
+from opcheck.common.python_source import parse_source
 from opcheck.common.text import error_text, one_line, shorten, type_and_text
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
+from opcheck.data.registrations import load
 from opcheck.data.registrations import load as load_lists
 from opcheck.data.statement_model import Statement
 from opcheck.data.tables import python_names
 from opcheck.model.records import OpCall, Problem, SourceLocation
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
+from opcheck.simulator.target_reads import TargetQueries
 from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.start_methods import is_not_spawned
-from opcheck.tracing.source_locations import is_user_code
+from opcheck.tracing.source_locations import caught_names, is_user_code
 
 # -- what an exception means ------------------------------------------------------------------------
 
@@ -295,19 +299,10 @@ def condition_before(error: BaseException) -> str:
         return ""
     for frame in reversed(frames):
         if frame.lineno is not None and is_user_code(frame.filename):
-            tree = _parse(frame.filename)
-            condition = None if tree is None else _in_block(tree.body, frame.lineno)
+            condition = _in_block(parse_source(frame.filename).body, frame.lineno)
             if condition is not None:
                 return shorten(ast.unparse(condition), 100)
     return ""
-
-
-@functools.cache
-def _parse(filename: str) -> ast.Module | None:
-    try:
-        return parse("".join(source_lines(filename)))
-    except SyntaxError:  # a cell of a notebook, a file that has changed
-        return None
 
 
 def _in_block(block: list[ast.stmt], line: int) -> ast.expr | None:
@@ -393,3 +388,52 @@ _MESSAGES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "refused_on_mps": ("PyTorch refuses this on a Mac: {}", error_text),
     "mps_branch": ("code that only mps comes to raises {}", condition_before),
 }
+
+
+# -- Errors of a Mac that the program handles itself: they are raised, so that its own handler runs --
+
+
+#: The exceptions that a Mac raises, by the name of the type that a statement has.
+EXCEPTIONS = {
+    kind.__name__: kind
+    for kind in (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError)
+}
+
+
+class _CallOfProgram:
+    """One call, which equals itself alone: its record is no key of a dictionary."""
+
+    def __init__(self, record: OpCall) -> None:
+        self.record = record
+
+
+def raise_handled(ask: TargetQueries, call: RecordedCall) -> None:
+    """Raise what a Mac raises at this call, where the program handles that type of error.
+
+    Raises:
+        RuntimeError, TypeError, NotImplementedError ...: as the target does.
+    """
+    names = caught_names(sys._getframe(2))
+    refusal = ask(_find_error, _CallOfProgram(op_call(call))) if names else None
+    if refusal is None:
+        return
+    kind = EXCEPTIONS.get(refusal[0], RuntimeError)
+    if not names.isdisjoint(each.__name__ for each in kind.__mro__):
+        raise kind(refusal[1])
+
+
+def _find_error(target: Target, call: _CallOfProgram) -> tuple[str, str] | None:
+    """Return the type and the text of what a Mac raises; None where it raises nothing that is known."""
+    lists, record = load(), call.record
+    if record.refusal is not None:
+        return RuntimeError.__name__, record.refusal[1]
+    statement = lists.matching(record, target).decisive
+    if statement is not None and statement.effect == "raises" and statement.error is not None:
+        return statement.error.type, messages.fill_text(statement.error.text, record)
+    registered = lists.operators(str(target.torch))
+    for op in (record.op, *(record.inner or ())):
+        if registered.get(op) == "cpu_only" and not target.cpu_fallback:
+            commit = lists.release(str(target.torch)).commit
+            text = messages.not_implemented(op, target.torch, commit)
+            return NotImplementedError.__name__, text
+    return None

@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from opcheck.capture.child.build import is_marked
 from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
-from opcheck.capture.child.recording.tensor_log import Numbers, Placed
+from opcheck.capture.child.recording.recorder import Numbers, Placed
 from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin

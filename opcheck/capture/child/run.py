@@ -14,7 +14,6 @@ import torch
 
 from opcheck.capture.child import endings
 from opcheck.capture.child.build import by_default, without_compiler
-from opcheck.capture.child.cache_shape import cache_shape
 from opcheck.capture.child.calls import (
     BY_ITSELF,
     FORWARD,
@@ -24,18 +23,23 @@ from opcheck.capture.child.calls import (
     component_calls,
 )
 from opcheck.capture.child.calls import calls as calls_of
-from opcheck.capture.child.changes import change
-from opcheck.capture.child.handled_errors import raise_handled
-from opcheck.capture.child.inputs.specs import Inputs, describe, inputs_for, sizes_of
+from opcheck.capture.child.endings import raise_handled
+from opcheck.capture.child.inputs.specs import Inputs, change, describe, inputs_for, sizes_of
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
 from opcheck.capture.child.loading.load import Arguments, Loaded, hint_for, load
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recipes.pipelines import PipelineModel
+from opcheck.capture.child.recipes.transformers import cache_shape
 from opcheck.capture.child.recording.dtype_origins import Births, births_in_checkpoint
 from opcheck.capture.child.recording.graph import code, op_calls, to_graph
-from opcheck.capture.child.recording.recorder import LoopsOnGuessError, Recorder, TooManyCallsError
-from opcheck.capture.child.recording.tensor_log import Numbers, lifetimes
+from opcheck.capture.child.recording.recorder import (
+    LoopsOnGuessError,
+    Numbers,
+    Recorder,
+    TooManyCallsError,
+    lifetimes,
+)
 from opcheck.capture.child.training import (
     NothingToTrainError,
     TrainStep,

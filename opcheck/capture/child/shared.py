@@ -15,15 +15,17 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from opcheck.capture.child import run
 from opcheck.capture.child.build import take_default_device
+from opcheck.capture.child.inputs.specs import resize
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import Arguments, as_loaded
 from opcheck.capture.parent import of_each
-from opcheck.capture.request import CaptureRequest, Captures, ManyTargets, Shared
+from opcheck.capture.request import CaptureRequest, Captures, ManySizes, ManyTargets, Shared
 from opcheck.common.errors import (
     CaptureError,
     InputError,
@@ -40,7 +42,7 @@ from opcheck.simulator.dispatch.mps_registrations import same_dispatch
 from opcheck.simulator.visible.requirements import Caller
 from opcheck.tracing.torch_private.modules import strip_compiled
 from opcheck.tracing.torch_private.trees import tensors
-from opcheck.worker import installed, platform
+from opcheck.worker import environments, platform
 from opcheck.worker.protocol import Say, WorkFailure, error_of, failure_of, silent
 from opcheck.worker.worker import WorkerError, run_forked
 
@@ -189,7 +191,18 @@ def _loaded_and_run(
         target = targets[waiting[0]]
         if len(targets) > 1:
             say(f"running as {target}", seconds=request.time_limit + SECONDS_AFTER_RUN)
-        captured = _capture_first(request, prepared, targets, waiting, say, forks=forks)
+        captured = _capture_run(
+            request,
+            target,
+            prepared,
+            waiting[0],
+            say,
+            functools.partial(_serve, targets, waiting),
+            forks=forks and len(targets) > 1,
+            limited=len(targets) > 1,
+            about=f"as on {target}",
+            hint="audit this target alone, with -v to see all that is printed",
+        )
         shared.append(captured)
         waiting = [n for n in waiting if n not in captured.targets]
         if not forks:
@@ -212,74 +225,110 @@ def shared_by(
     )
 
 
-def _capture_first(
+def _capture_run(
     request: CaptureRequest,
+    target: Target,
     prepared: run.Prepared,
-    targets: Sequence[Target],
-    waiting: list[int],
+    place: int,
     say: Say,
+    serve: Callable[[run.Captured], Shared],
     *,
     forks: bool,
+    limited: bool,
+    about: str,
+    hint: str,
 ) -> Shared:
-    """Return the capture for the first waiting target, and for all waiting targets that it serves."""
-    if len(targets) == 1 or not forks:
-        return _run(request, prepared, targets, waiting, say)
-    return capture_in_fork(
-        functools.partial(_run, request, prepared, targets, waiting, silent),
-        request,
-        waiting[0],
-        context=f"{request.model}, as on {targets[waiting[0]]}",
-        hint="audit this target alone, with -v to see all that is printed",
-    )
-
-
-def capture_in_fork(
-    work: Callable[[], Shared], request: CaptureRequest, place: int, *, context: str, hint: str
-) -> Shared:
-    """Run the work in a copy of this process; the result of a copy that dies is a failure for that place.
+    """Return the capture of one run, of which an error or the end of its process is a part.
 
     Args:
-        work: makes the capture.
-        request: its time limit, in seconds, holds for the work.
+        request: its time limit, in seconds, applies to the run.
+        target: the Mac.
+        prepared: the model and its inputs.
         place: the place of the run among the requested ones.
-        context: of the error, as in OpcheckError.
+        say: called with the stages.
+        serve: makes the capture of what the run recorded.
+        forks: it runs in a copy of this process, since it changes the model.
+        limited: the time limit is that of this run alone.
+        about: what is particular to the run, for an error.
         hint: of the error, as in OpcheckError.
     """
+
+    def work() -> Shared:
+        target_reads.set_fallback(target)
+        if limited:
+            # A pool of threads does not live on in a fork.
+            torch.set_num_threads(1)
+            platform.limit_time(request.time_limit)
+        try:
+            captured = run.record(request, target, prepared, silent if forks else say)
+        except Exception as error:  # noqa: BLE001 - of one run: the others have their own
+            with contextlib.suppress(Exception):  # the program may have closed stderr
+                traceback.print_exc()
+            return Shared(targets=(place,), failure=failure_of(error, request.model))
+        finally:
+            platform.stop_time_limit()
+        return serve(captured)
+
+    if not forks:
+        return work()
     try:
         return run_forked(work, Shared, request.time_limit + SECONDS_AFTER_RUN, group=False)
     except WorkerError as error:
+        context = f"{request.model}, {about}"
         ended = CaptureError(f"the process that ran the model {error}", context=context, hint=hint)
         return Shared(targets=(place,), failure=failure_of(ended, request.model))
 
 
-def _run(
-    request: CaptureRequest,
-    prepared: run.Prepared,
-    targets: Sequence[Target],
-    waiting: list[int],
-    say: Say,
-) -> Shared:
-    target = targets[waiting[0]]
-    target_reads.set_fallback(target)
-    if len(targets) > 1:
-        # A pool of threads does not live on in a fork.
-        torch.set_num_threads(1)
-        platform.limit_time(request.time_limit)
-    try:
-        captured = run.record(request, target, prepared, say)
-    except Exception as error:  # noqa: BLE001 - of one class of targets: the others have their own
-        with contextlib.suppress(Exception):  # the program may have closed stderr
-            traceback.print_exc()
-        return Shared(targets=(waiting[0],), failure=failure_of(error, request.model))
-    finally:
-        platform.stop_time_limit()
-    mac = captured.mac
+def _serve(targets: Sequence[Target], waiting: Sequence[int], captured: run.Captured) -> Shared:
+    """Return the capture for the first waiting target, and for all waiting targets that it serves."""
+    first, mac = targets[waiting[0]], captured.mac
     served = [
-        n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, target, targets[n]))
+        n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, first, targets[n]))
     ]
     return shared_by(
         targets, served, captured.trace, code=captured.code, doubtful=captured.doubtful
     )
+
+
+# -- one model with inputs of several sizes --------------------------------------------------------------------
+
+
+def answer_sizes(request: ManySizes, say: Say) -> Captures:
+    """Capture the model with each of the sizes; the captures name the sizes by their places.
+
+    Where a process cannot be copied, the first sizes alone are captured, and the places of the others are left.
+
+    Raises:
+        ModelLoadError, InputError: as ``capture.child.run`` does.
+        UsageError: the inputs have no such dimension.
+    """
+    capture, many, target = request.capture, request.sizes, request.capture.target
+    prepared = run.prepare(capture, target, say)
+    platform.stop_time_limit()
+    forks = platform.can_fork()
+
+    def serve(captured: run.Captured) -> Shared:
+        return shared_by((target,), (0,), captured.trace)
+
+    shared: list[Shared] = []
+    resized = [resize(prepared.inputs, prepared.model, sizes) for sizes in many]
+    for place, inputs in enumerate(resized if forks else resized[:1]):
+        text = ", ".join(f"{name} {size}" for name, size in many[place].items())
+        say(f"running with {text}", seconds=capture.time_limit + SECONDS_AFTER_RUN)
+        result = _capture_run(
+            capture,
+            target,
+            prepared._replace(inputs=inputs),
+            place,
+            say,
+            serve,
+            forks=forks,
+            limited=True,
+            about=f"with {', '.join(inputs.specs)}",
+            hint="give a smaller range to --vary",
+        )
+        shared.append(msgspec.structs.replace(result, targets=(place,)))
+    return Captures(shared=tuple(shared), left=tuple(range(len(shared), len(many))))
 
 
 # -- captures a model that this process has already; it runs in a fork, so that the model does not change ------
@@ -301,7 +350,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
         InputError: no inputs could be derived, or something is on a GPU of this machine.
         CaptureError: the process of the run ended, or took too long.
     """
-    installed.require()
+    environments.require()
     model = strip_compiled(model)
     arguments = None if inputs is None else _arguments(inputs)
     if isinstance(model, torch.export.ExportedProgram):

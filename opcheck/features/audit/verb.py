@@ -19,7 +19,7 @@ from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 from opcheck.features.audit.memory_questions import MemoryQuestions
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
-from opcheck.judge.timing.speedups import TIME, chips_of, with_time
+from opcheck.judge.timing.estimates import TIME, chips_of, with_time
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Report

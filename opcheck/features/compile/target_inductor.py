@@ -13,7 +13,7 @@ from opcheck.common.versions import Version
 from opcheck.data.files import Release
 from opcheck.data.wheels import inductor
 from opcheck.data.wheels.inductor import RULES
-from opcheck.worker.installed import distribution_version
+from opcheck.worker.environments import distribution_version
 
 #: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.
 METAL_SINCE = Version(2, 7)

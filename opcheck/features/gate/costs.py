@@ -8,7 +8,7 @@ from opcheck.common.text import duration
 from opcheck.data.chips import load_chips, load_parameters
 from opcheck.features.gate.gate_records import GateCell
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
-from opcheck.judge.timing.intervals import estimate, middle
+from opcheck.judge.timing.estimates import estimate, middle
 from opcheck.model.options import Option
 from opcheck.model.records import Count, Record, Report
 

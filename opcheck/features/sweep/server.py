@@ -32,7 +32,7 @@ from opcheck.features.sweep.sweep_records import (
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.surface import mps_backend
-from opcheck.worker import installed, platform
+from opcheck.worker import environments, platform
 from opcheck.worker.protocol import Say, silent
 from opcheck.worker.worker import WorkerError, run_forked
 
@@ -116,7 +116,7 @@ def prepare() -> None:
     Raises:
         CaptureError: torch is not installed, or too old.
     """
-    installed.require()
+    environments.require()
     load()
     prepare_torchvision()
     # No model needs it, and a torchaudio for another torch stops the import of transformers.

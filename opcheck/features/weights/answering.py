@@ -34,7 +34,7 @@ from opcheck.features.weights.weights_records import (
     outcome_of,
 )
 from opcheck.render.wording import NOT_CHECKED
-from opcheck.weights import reading, safetensors
+from opcheck.weights import reading
 from opcheck.weights.stored import StoredFile
 
 _ADAPTER, _PIPELINE, _CONFIG = "adapter_config.json", "model_index.json", "config.json"
@@ -227,7 +227,7 @@ def _read_index(listing: Listing, index: str) -> list[str]:
         ModelLoadError: the index is damaged.
     """
     try:
-        named = safetensors.files_of_index(listing.text(index).encode())
+        named = reading.files_of_index(listing.text(index).encode())
     except DocumentError as error:
         raise reading.make_damaged_error(index, str(error)) from error
     files = files_below(index.rpartition("/")[0], named, listing.names, index)

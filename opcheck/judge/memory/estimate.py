@@ -4,32 +4,42 @@ What is counted: parameters, buffers, inputs and the results of the recorded cal
 the moment when the program and autograd let go of it.  What is not: see NOTES.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from opcheck.common.names import DTYPES
 from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import load_macs
-from opcheck.judge.memory.advice import advice
-from opcheck.judge.memory.allocations import Taken, highest, list_taken, never_written, sweep
-from opcheck.judge.memory.kv_cache import caches
-from opcheck.judge.memory.mac_fits import describe_watermarks, ratios_of
-from opcheck.judge.memory.replay import MOVE, Allocations, fits
-from opcheck.judge.memory.workspaces import concurrent, temporaries, workspace
+from opcheck.data.watermarks import HIGH, LOW, watermarks
+from opcheck.judge.memory.replay import (
+    MOVE,
+    Allocations,
+    Taken,
+    fits,
+    highest,
+    list_taken,
+    never_written,
+    sweep,
+)
 from opcheck.model.records import (
+    CacheShape,
     GroupLocation,
     Lifetime,
     MacFit,
     Memory,
     MemoryAllocation,
+    MemoryCache,
     MemoryHolder,
     MemoryPeak,
     OpCall,
     SourceLocation,
     Trace,
+    Watermarks,
 )
 
 #: Lines that a report names at the peak.
@@ -213,3 +223,234 @@ def _line(trace: Trace, piece: Taken) -> _Line:
 def _with_place(trace: Trace, fit: MacFit, raised: int | None) -> MacFit:
     place = None if raised in {None, MOVE} else _place(trace.calls[raised or 0])
     return msgspec.structs.replace(fit, place=place)
+
+
+# -- Suggest what lowers the peak memory of a run --
+
+
+def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iterator[str]:
+    """Yield what lowers the peak; each suggestion saves at least a tenth of it.
+
+    Args:
+        trace: what ran.
+        pieces: its memory.
+        peak: index of the call where it is highest.
+        total: bytes that are there then.
+    """
+    worth = total // 10
+    there = [piece for piece in pieces if piece.during(peak)]
+    activations = [piece.life for piece in there if piece.kind == "activations"]
+    grows = sum(life.nbytes for life in activations)
+    in_step = trace.calls[peak].phase == "optimizer"
+    if in_step and grows > worth:
+        yield f"{filesize(grows)} are temporaries of the optimizer's step"
+    batch = _batch(trace.inputs)
+    if not in_step and batch > 1 and grows // 2 > worth:
+        saved = grows - grows * (batch // 2) // batch
+        yield (
+            f"a batch of {batch // 2} instead of {batch}: about {filesize(saved)} less, "
+            "if all activations grow with the batch"
+        )
+    outputs = (spec for call in trace.calls for spec in call.outputs)
+    single = {spec.storage for spec in outputs if spec.dtype == "float32"}
+    wide = sum(life.nbytes for life in activations if life.storage in single)
+    if trace.mode == "train":
+        if not in_step and not trace.autocast and wide // 2 > worth:
+            yield f"--autocast bfloat16: up to {filesize(wide // 2)} less of activations"
+        yield from _checkpointing(trace, pieces, worth)
+        return
+    if trace.parameters and trace.parameter_bytes == 4 * trace.parameters:
+        wide += sum(piece.life.nbytes for piece in there if piece.kind == "parameters")
+        if wide // 2 > worth:
+            yield f"--dtype float16: about {filesize(wide // 2)} less"
+    yield from _held_for_nothing(trace, there, peak, worth)
+
+
+def _batch(inputs: Sequence[str]) -> int:
+    """Return the first dimension if all inputs share it (``x=8x3x224x224:float32``), else 0."""
+    firsts = {text.rpartition("=")[2].partition(":")[0].partition("x")[0] for text in inputs}
+    first = firsts.pop() if len(firsts) == 1 else ""
+    return int(first) if first.isdigit() else 0
+
+
+def _checkpointing(trace: Trace, pieces: Sequence[Taken], worth: int) -> Iterator[str]:
+    """Suggest checkpointing where the forward pass keeps much for the backward pass."""
+    first = next((i for i, call in enumerate(trace.calls) if call.phase == "backward"), None)
+    if first is None:
+        return
+    activations = (piece for piece in pieces if piece.kind == "activations")
+    kept = sum(piece.life.nbytes for piece in activations if piece.during(first))
+    if kept > worth:
+        yield (
+            f"torch.utils.checkpoint: {filesize(kept)} are kept from forward for backward; "
+            "checkpointed blocks keep their inputs only, and run forward twice"
+        )
+
+
+def _held_for_nothing(trace: Trace, there: Sequence[Taken], peak: int, worth: int) -> Iterator[str]:
+    """Report memory that stays allocated at the peak although no later call reads it."""
+    last: dict[int, int] = {}
+    for index, call in enumerate(trace.calls):
+        for spec in (*call.inputs, *call.outputs):
+            last[spec.storage] = index
+    lives = (piece.life for piece in there if piece.kind == "activations")
+    idle = sum(life.nbytes for life in lives if last.get(life.storage, peak) < peak)
+    if idle > worth:
+        yield (
+            f"{filesize(idle)} are held at the peak that no later call reads: run under "
+            "torch.inference_mode() if gradients are on, or drop the references"
+        )
+
+
+# -- Compute the memory of the key and value cache by the length of the context, for each cache of transformers --
+
+
+_CONTEXTS = tuple(1024 << power for power in range(0, 11, 2))
+#: transformers, QuantizedCache by default: 4 bits, a scale and a zero point in half precision for 64 numbers, and
+#: the last 128 tokens as they are.
+_BITS, _GROUP, _RESIDUAL = 4, 64, 128
+
+
+def caches(shape: CacheShape | None) -> Iterator[MemoryCache]:
+    """Yield the bytes of each kind of cache for usual contexts, up to the longest that the model takes."""
+    if shape is None:
+        return
+    contexts = [each for each in _CONTEXTS if not shape.longest or each <= shape.longest]
+    for context in contexts or [shape.longest]:
+        yield cache(shape, context)
+
+
+def cache(shape: CacheShape, context: int) -> MemoryCache:
+    """Return the bytes of each kind of cache for one context."""
+    token = 2 * shape.heads * shape.size * shape.itemsize
+    full = shape.layers - shape.sliding
+    kept = min(context, shape.window) if shape.window else context
+    exact = min(context, _RESIDUAL)
+    quantized = 2 * shape.heads * shape.size * (_BITS / 8 + 4 / _GROUP)
+    dynamic = token * (full * context + shape.sliding * kept)
+    return MemoryCache(
+        context=context,
+        dynamic=dynamic,
+        # DynamicLayer.update concatenates: one layer's tensor exists twice for a moment.
+        growing=dynamic + token // 2 * (context if full else kept),
+        static=dynamic,
+        full=token * shape.layers * context,
+        quantized=int(shape.layers * (quantized * (context - exact) + token * exact)),
+    )
+
+
+# -- Decide which Macs have enough memory for a run, by Metal's working sets and the watermarks of the release --
+
+
+def ratios_of(trace: Trace, target: Target) -> Watermarks:
+    """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
+    return trace.watermarks or watermarks({}, target.torch)
+
+
+def describe_watermarks(trace: Trace, target: Target) -> str:
+    """Describe in words how the allocator limits the working set."""
+    ratios = ratios_of(trace, target)
+    origin = f"as {HIGH} and {LOW} are set," if trace.watermarks else "by default"
+    back = (
+        f"gives cached memory back from {ratios.low:g} times the recommended working set on"
+        if ratios.low
+        else "keeps cached memory"
+    )
+    limit = f"raises above {ratios.high:g} times" if ratios.high else "sets no limit"
+    names = "" if trace.watermarks else f" ({LOW}, {HIGH})"
+    return f"{origin} torch {target.torch} {back}, and {limit}{names}"
+
+
+def smallest(memory: Memory, *states: str) -> MacFit | None:
+    """Return the smallest Mac in any of these states."""
+    return next((mac for mac in memory.macs if mac.state in states), None)
+
+
+def deciding(memory: Memory) -> MacFit | None:
+    """Return the Mac that decides about a run: the Mac that the user named, else the largest if none is enough.
+
+    None: nothing is known of Macs, or no Mac was named, and some Mac is enough.
+    """
+    if not memory.macs:
+        return None
+    mac = find_asked_mac(memory)
+    if mac is None and smallest(memory, "fits", "pressure") is None:
+        return memory.macs[-1]
+    return mac
+
+
+def runs_out(memory: Memory | None) -> bool:
+    """Return whether the run raises on the Mac that decides."""
+    mac = deciding(memory) if memory else None
+    return mac is not None and mac.state == "raises"
+
+
+def find_asked_mac(memory: Memory) -> MacFit | None:
+    """Return the Mac that the user named: the largest known Mac with no more memory than that."""
+    if not memory.asked:
+        return None
+    fitting = [mac for mac in memory.macs if mac.memory <= memory.asked]
+    return fitting[-1] if fitting else memory.macs[0]
+
+
+# -- Bound the memory that kernels take besides their results --
+#
+# Workspaces are MPSGraph's, which an error counts as "other allocations".  What MPSGraph takes is not published.  The
+# bound for a convolution is its unfolded input, as a matrix product needs it; for attention by graph it is a copy of
+# the scores in float32; for softmax a copy of its result (3.00 GB of other allocations where the scores have 3.00
+# GiB: https://github.com/kght6123/examples-shieldgemma2); for random numbers the numbers in float32.  Reports of
+# decoders at large sizes show that the workspaces of several calls exist at once (139.74 GiB:
+# https://github.com/Comfy-Org/ComfyUI/issues/9308).
+#
+# Temporaries are PyTorch's, and come from its allocator.
+
+
+_SAFE_SOFTMAX = "aten::_safe_softmax"
+#: The routes whose kernels allocate outside of PyTorch's allocator.
+_APPLE: frozenset[RouteKind] = frozenset({"graph", "mps", "either"})
+_ATTENTION = "aten::_scaled_dot_product_attention_math_for_mps"
+_SOFTMAX = frozenset({"aten::_softmax", "aten::_log_softmax", _SAFE_SOFTMAX})
+_RANDOM = ("aten::bernoulli", "aten::normal", "aten::uniform", "aten::random")
+
+
+def workspace(call: OpCall, route: RouteKind) -> int:
+    """Return an upper bound in bytes for the workspace of one call; 0: none is assumed."""
+    if route not in _APPLE:
+        return 0
+    by_argument = {spec.argument: spec for spec in call.inputs}
+    if call.op == _ATTENTION and {"query", "key"} <= by_argument.keys():
+        query, key = by_argument["query"], by_argument["key"]
+        return math.prod(query.shape[:-1]) * key.shape[-2] * DTYPES["float32"].itemsize
+    elements = math.prod(call.outputs[0].shape) if call.outputs else 0
+    if call.op in _SOFTMAX and route == "graph":
+        return call.outputs[0].nbytes
+    if call.op.startswith(_RANDOM):
+        return elements * DTYPES["float32"].itemsize
+    weight = by_argument.get("weight")
+    if "convolution" not in call.op or weight is None or len(weight.shape) < 4:
+        return 0
+    image = by_argument.get("grad_output") or (call.outputs[0] if call.outputs else None)
+    if image is None or math.prod(weight.shape[2:]) == 1:
+        return 0
+    columns = math.prod(weight.shape[1:]) * image.shape[0] * math.prod(image.shape[2:])
+    return columns * DTYPES[weight.dtype].itemsize
+
+
+def concurrent(calls: Sequence[OpCall], workspaces: Sequence[int]) -> int:
+    """Return the largest sum of workspaces between two waits of the CPU for the GPU."""
+    largest = total = 0
+    for call, nbytes in zip(calls, workspaces, strict=True):
+        total = 0 if call.waits else total + nbytes
+        largest = max(largest, total)
+    return largest
+
+
+def temporaries(call: OpCall) -> tuple[int, ...]:
+    """Return the bytes of each tensor that the call allocates before its result and frees at its end.
+
+    aten/src/ATen/native/transformers/attention.cpp, ``_safe_softmax``: the softmax, and where its input is -inf.
+    """
+    if call.op != _SAFE_SOFTMAX or not call.outputs:
+        return ()
+    result = call.outputs[0]
+    return result.nbytes, math.prod(result.shape)

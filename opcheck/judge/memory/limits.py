@@ -7,15 +7,15 @@ on both of its sides.  Starts no process: the orchestrator captures.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from opcheck.capture.dimensions import unknown_dimension
 from opcheck.common.documents import brief
 from opcheck.common.errors import CaptureError, UsageError
-from opcheck.common.text import and_more, filesize
+from opcheck.common.text import filesize
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import LimitKind
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import call_routes, report
-from opcheck.judge.memory.estimate import exceeds
-from opcheck.judge.memory.mac_fits import deciding
+from opcheck.judge.memory.estimate import deciding, exceeds
 from opcheck.judge.memory.scaling import ScaledRun
 from opcheck.model.records import MacFit, MemoryLimit, Report, Trace
 
@@ -25,8 +25,6 @@ _STEP = 64
 #: Of a video's frames: models compress four into one, and keep the first.
 _FRAMES_STEP = 4
 _MOST = 10**9
-#: Names that an error lists.
-_NAMES = 12
 
 
 class DimensionRange(NamedTuple):
@@ -351,9 +349,4 @@ def check_names(ranges: Sequence[DimensionRange], sizes: Mapping[str, int]) -> N
                 f"the dimension {name!r} has two ranges", context="--vary", hint="give it one range"
             )
         if name not in sizes:
-            listed = and_more([f"{each} ({size})" for each, size in sizes.items()], _NAMES)
-            raise UsageError(
-                f"the inputs have no dimension {name!r}",
-                context=f"--vary {brief(name)}",
-                hint=f"they have {listed}" if sizes else "they have none that could vary",
-            )
+            raise unknown_dimension(name, sizes)

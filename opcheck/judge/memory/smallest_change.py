@@ -16,9 +16,8 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FitState
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import call_routes
-from opcheck.judge.memory.allocations import list_taken
-from opcheck.judge.memory.estimate import estimate
-from opcheck.judge.memory.mac_fits import deciding
+from opcheck.judge.memory.estimate import deciding, estimate
+from opcheck.judge.memory.replay import list_taken
 from opcheck.model.records import Lifetime, Memory, MemoryPlan, Trace
 from opcheck.weights.stored import TYPES
 

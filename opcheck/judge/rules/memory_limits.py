@@ -9,10 +9,10 @@ from opcheck.capture.dimensions import dimensions
 from opcheck.common.text import and_more, any_layer, filesize
 from opcheck.common.versions import Span, Target, Version
 from opcheck.common.vocabulary import GrowthKind
-from opcheck.judge.memory.allocations import never_written
-from opcheck.judge.memory.mac_fits import deciding, smallest
+from opcheck.judge.callgraph import is_view, route_of
+from opcheck.judge.memory.estimate import deciding, smallest
+from opcheck.judge.memory.replay import never_written
 from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
-from opcheck.judge.work import is_view, route_of
 from opcheck.model.records import (
     Finding,
     GroupLocation,

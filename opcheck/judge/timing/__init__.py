@@ -1,1 +1,1 @@
-"""How long a run takes on a Mac: ``workload.py`` reduces its calls, ``intervals.py`` makes intervals of them."""
+"""How long a run takes on a Mac: ``workload.py`` reduces its calls, ``estimates.py`` makes intervals of them."""

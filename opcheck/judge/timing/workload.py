@@ -14,9 +14,8 @@ from opcheck.capture.request import AS_PIPELINE
 from opcheck.common.vocabulary import RouteKind, TimeUnit
 from opcheck.data.chips import load_speed
 from opcheck.data.kernel_routes import is_bookkeeping
+from opcheck.judge.callgraph import copies, is_view, nbytes, reason_to_wait
 from opcheck.judge.judge import outcome
-from opcheck.judge.partition import copies, nbytes
-from opcheck.judge.work import is_view, reason_to_wait
 from opcheck.model.records import CallWork, OpCall, TensorSpec, Trace, Verdict, Workload
 
 #: ``generate(max_new_tokens=3, ...)``: what a text model is called for.

@@ -18,7 +18,8 @@ from torch.overrides import TorchFunctionMode
 from opcheck.common.replacing import replace_attributes
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import type_name
-from opcheck.tracing.torch_private.autograd import (
+from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batched
+from opcheck.tracing.torch_private.tensors import (
     BACKWARD_APPLY,
     RUN_BACKWARD,
     SINGLE_LEVEL_FUNCTION,
@@ -26,7 +27,6 @@ from opcheck.tracing.torch_private.autograd import (
     running_node,
     sequence_number_of,
 )
-from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batched
 
 #: the attribute of a custom Function's node that states where its arguments are
 _PLACES = "_opcheck_places"

@@ -14,7 +14,7 @@ from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps
 from opcheck.simulator.visible import methods, optimizers, subscripts
 from opcheck.simulator.visible.methods import as_device
 from opcheck.simulator.visible.public_names import check_in_cpp
-from opcheck.tracing.handlers import is_handled
+from opcheck.tracing.source_locations import is_handled
 from opcheck.tracing.torch_private.backend import constructors, default_device
 from opcheck.tracing.torch_private.dispatch import functorch_level
 

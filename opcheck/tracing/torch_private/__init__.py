@@ -15,14 +15,12 @@ where the source was read. The names are bound once, at import: nothing here is 
 dispatcher and the simulator.
 
 - ``dispatch``: overloads, keys, kernels, dispatch modes, guards.
-- ``tensors``: wrapper tensors, their metadata, views, printing, pickling.
-- ``autograd``: the engine, its nodes and their numbers.
+- ``tensors``: wrapper tensors, their metadata, views, printing, pickling; the engine of autograd and its nodes.
 - ``backend``: the attributes that give Python the devices; they are replaced for a while.
 - ``modules``: tables of ``torch.nn.Module``, graphs, TorchScript.
 - ``trees``: nested arguments.
-- ``export``: programs of ``torch.export``, fake tensors. Its imports are lazy.
+- ``export``: programs of ``torch.export``, fake tensors, PyTorch's operator database. Its imports are lazy.
 - ``compilation``: Dynamo and Inductor. Its imports are lazy, so that a capture imports no compiler.
-- ``testing``: PyTorch's operator database. Its import is lazy.
 
 Private in effect, although no name is underscored, and tested by the tests of their rooms: the
 layout of DLPack's capsules (``simulator/visible/storage.py``), of ``.pt2`` archives

@@ -4,7 +4,7 @@ Reading a program imports sympy and takes a second, so each import waits until i
 """
 
 import importlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -91,3 +91,18 @@ def with_tensors(
 
 
 __all__ = ["FakeTensor", "FakeTensorMode"]
+
+
+# -- PyTorch's operator database, which its own tests run through. Tried on 2.11 and 2.13 --
+
+
+def operator_database() -> Iterable[Any]:
+    """Return all ``OpInfo`` records.
+
+    The import takes seconds and needs expecttest and scipy.
+
+    Raises:
+        ImportError: what the database needs in addition to torch is not installed.
+    """
+    module = importlib.import_module("torch.testing._internal.common_methods_invocations")
+    return module.op_db

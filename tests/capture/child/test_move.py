@@ -11,7 +11,7 @@ from torch import nn
 import opcheck
 from opcheck.capture.child.build import building
 from opcheck.capture.child.move import Mover
-from opcheck.capture.child.recording.tensor_log import Numbers
+from opcheck.capture.child.recording.recorder import Numbers
 from opcheck.common.errors import CaptureError
 from opcheck.simulator.dispatch.tensor import is_on_mps
 

@@ -11,7 +11,7 @@ import pytest
 
 from opcheck.common.versions import Version
 from opcheck.data.compile_defects import load_defects
-from opcheck.worker.installed import distribution_version
+from opcheck.worker.environments import distribution_version
 from tests.features.compile.defect_programs import PAIRS
 
 INSTALLED = ".".join(distribution_version("torch").split(".")[:2])

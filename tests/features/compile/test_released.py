@@ -16,7 +16,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.data.wheels import archive, inductor
 from opcheck.features.compile import target_inductor
 from opcheck.tracing.torch_private import compilation
-from opcheck.worker.installed import distribution_version
+from opcheck.worker.environments import distribution_version
 
 
 def test_the_installed_release_needs_no_other(lists: OpLists) -> None:
@@ -82,7 +82,7 @@ from opcheck.features.compile.target_inductor import backend
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.tracing.torch_private import compilation
-from opcheck.worker.installed import distribution_version
+from opcheck.worker.environments import distribution_version
 own = backend(load().release(sys.argv[1]))
 assert not own.problem, own.problem
 if own.folder:

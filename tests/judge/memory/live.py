@@ -16,10 +16,9 @@ from torch.utils._pytree import tree_iter
 
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recording.graph import op_calls, to_graph
-from opcheck.capture.child.recording.recorder import Recorder
-from opcheck.capture.child.recording.tensor_log import Numbers, lifetimes
+from opcheck.capture.child.recording.recorder import Numbers, Recorder, lifetimes
 from opcheck.data.registrations import load
-from opcheck.judge.memory.allocations import list_taken, sweep
+from opcheck.judge.memory.replay import list_taken, sweep
 from opcheck.model.records import Trace
 from opcheck.simulator.mac import simulated_mac
 from tests.simulator.mac import target

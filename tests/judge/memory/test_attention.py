@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.judge.memory.allocations import never_written
 from opcheck.judge.memory.estimate import estimate
+from opcheck.judge.memory.replay import never_written
 from opcheck.model.records import Lifetime, OpCall
 from tests.made import call, make_target, make_trace, spec
 

@@ -7,7 +7,7 @@ import pytest
 
 from opcheck.common.errors import UsageError
 from opcheck.common.vocabulary import LimitKind
-from opcheck.judge.memory.kv_cache import cache, caches
+from opcheck.judge.memory.estimate import cache, caches
 from opcheck.judge.memory.limits import (
     DimensionRange,
     LimitReason,

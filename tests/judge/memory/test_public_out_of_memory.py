@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import opcheck
-from opcheck.judge.memory.mac_fits import deciding
+from opcheck.judge.memory.estimate import deciding
 from opcheck.model.records import MacFit
 from tests.judge.memory.public_programs import (
     Program,

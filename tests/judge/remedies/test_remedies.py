@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from opcheck.capture.child.recording.graph import op_calls, to_graph
-from opcheck.capture.child.recording.tensor_log import Numbers
+from opcheck.capture.child.recording.recorder import Numbers
 from opcheck.data.registrations import load
 from opcheck.judge.judge import judge_all
 from opcheck.judge.remedies import BY_ID, REMEDIES, TESTED, Remedy, fill_pattern, for_kind

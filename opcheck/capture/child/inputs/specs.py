@@ -18,14 +18,14 @@ from opcheck.capture.child.inputs.derive import process_inputs
 from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.capture.child.recipes import pipelines
 from opcheck.capture.child.recipes.pipelines import PipelineModel
-from opcheck.capture.dimensions import dimensions
+from opcheck.capture.dimensions import dimensions, unknown_dimension
 from opcheck.capture.request import AS_PIPELINE
 from opcheck.common import documents
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
 from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
-from opcheck.common.text import and_more, type_and_text
+from opcheck.common.text import type_and_text
 from opcheck.tracing.torch_private.trees import tree_map_only
 
 GRAMMAR = "write 1x3x224x224:float32, name=1x128:int64, or scalar:float32"
@@ -294,8 +294,6 @@ _OF_PIPELINES = {
     "frames": "num_frames",
     "batch": "num_images_per_prompt",
 }
-#: Names that an error lists.
-_NAMES = 12
 
 
 def sizes_of(inputs: Inputs, model: torch.nn.Module) -> dict[str, int]:
@@ -332,12 +330,7 @@ def resize(inputs: Inputs, model: torch.nn.Module, sizes: Mapping[str, int]) -> 
     known = sizes_of(inputs, model)
     for name in sizes:
         if name not in known:
-            listed = and_more([f"{each} ({size})" for each, size in known.items()], _NAMES)
-            raise UsageError(
-                f"the inputs have no dimension {name!r}",
-                context=f"--vary {name}",
-                hint=f"they have {listed}" if known else "they have none that could vary",
-            )
+            raise unknown_dimension(name, known)
     if isinstance(model, PipelineModel):
         changed = {_OF_PIPELINES[name]: size for name, size in sizes.items()}
         return dataclasses.replace(inputs, kwargs={**inputs.kwargs, **changed})
@@ -373,3 +366,48 @@ def _resize_value(
     if type(value) in (list, tuple):
         return type(value)(_resize_value(item, places, changes) for item in value)
     return value
+
+
+# -- Change a loaded model as a user would who wants it to take less memory --
+
+
+#: A change -> the methods of a pipeline, of its VAE or of a model that make it; the first one that exists is called.
+_METHODS = {
+    "vae_tiling": ("pipeline.enable_vae_tiling", "vae.enable_tiling"),
+    "attention_slicing": ("pipeline.enable_attention_slicing",),
+    "checkpointing": ("gradient_checkpointing_enable", "set_grad_checkpointing"),
+}
+
+
+def change(model: torch.nn.Module, inputs: Inputs, changes: Sequence[str]) -> Inputs:
+    """Make the changes, and return the inputs.
+
+    Raises:
+        InputError: the model does not have one of them.
+    """
+    for each in changes:
+        name, equals, size = each.partition("=")
+        if equals:
+            inputs = resize(inputs, model, {name: int(size)})
+            continue
+        method = _find_method(model, each)
+        if method is None:
+            raise InputError(
+                f"the model has no method for {each.replace('_', ' ')}",
+                context=type(model).__name__,
+                hint=f"these are known: {', '.join(_METHODS.get(each, ()))}",
+            )
+        method()
+    return inputs
+
+
+def _find_method(model: torch.nn.Module, name: str) -> Callable[[], Any] | None:
+    for path in _METHODS.get(name, ()):
+        method: Any = model
+        if isinstance(model, PipelineModel) and not path.startswith("pipeline."):
+            method = model.pipeline
+        for part in path.split("."):
+            method = getattr(method, part, None)
+        if callable(method):
+            return method
+    return None

@@ -93,11 +93,13 @@ def read_on_mps(module: torch.nn.Module, *, accelerated: bool = False) -> None:
         if named & moved:
             for node in graph.graph.nodes:
                 node.args, node.kwargs = tree_map_only(
-                    torch.device,
-                    (lambda device: MPS_DEVICE if device.type in moved else device),
-                    (node.args, node.kwargs),
+                    torch.device, _mover(moved), (node.args, node.kwargs)
                 )
             graph.recompile()
+
+
+def _mover(kinds: set[str]) -> Callable[[torch.device], torch.device]:
+    return lambda device: MPS_DEVICE if device.type in kinds else device
 
 
 def check_inputs(

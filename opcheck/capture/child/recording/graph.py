@@ -15,7 +15,7 @@ import torch
 from torch import fx
 from torch.utils.flop_counter import flop_registry
 
-from opcheck.capture.child.recording.tensor_log import Numbers, RecordedCall, Ref, TraceEntry
+from opcheck.capture.child.recording.recorder import Numbers, RecordedCall, Ref, TraceEntry
 from opcheck.common.vocabulary import Phase
 from opcheck.model.records import OpCall, SourceLocation, TensorSpec
 from opcheck.simulator.dispatch.calls import InnerCall

@@ -22,7 +22,7 @@ from opcheck.device.emulator.child.argument_checks import (
 )
 from opcheck.device.emulator.child.emulated_memory import EmulatedMemory
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
-from opcheck.judge.callgraph import example_of
+from opcheck.judge.callgraph import common_route, example_of
 from opcheck.judge.judge import outcome
 from opcheck.judge.memory.allocator import HeapBlock
 from opcheck.judge.memory.growth import (
@@ -32,7 +32,6 @@ from opcheck.judge.memory.growth import (
     describe,
     growth_of_results,
 )
-from opcheck.judge.work import common_route
 from opcheck.model.records import (
     CallGroup,
     Example,
@@ -46,7 +45,7 @@ from opcheck.numerics.kernels.child.kernel_run import ShadowKernels
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import decode
-from opcheck.tracing.module_stack import ProgramStack
+from opcheck.tracing.call_sites import ProgramStack
 from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
 

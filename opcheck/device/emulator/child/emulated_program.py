@@ -24,7 +24,7 @@ from opcheck.device.emulator import user_program
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
 from opcheck.device.emulator.processes import Processes, write
 from opcheck.simulator.visible.start_methods import mark_not_spawned
-from opcheck.worker import installed, platform
+from opcheck.worker import environments, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
 from opcheck.worker.protocol import failure_of, seal
 
@@ -47,7 +47,7 @@ def main(file: Path) -> int:
     os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
     try:
-        installed.require()
+        environments.require()
     except CaptureError as error:
         failure = failure_of(error, request.program)
         Path(request.answer).write_bytes(seal(failure, request.secret))

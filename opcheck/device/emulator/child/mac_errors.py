@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opcheck.capture.child.endings import EXCEPTIONS
 from opcheck.common.versions import Target, Version
 from opcheck.data import messages
 from opcheck.data.messages import FIELD
@@ -22,12 +23,6 @@ from opcheck.simulator.dispatch.routes import end_of
 from opcheck.simulator.errors import NotSimulatedError
 
 # -- errors and warnings of the target -------------------------------------------------------------
-
-#: The exceptions by the name of the type that a statement has.
-_TYPES: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError)
-}
 
 #: The types of refusals that the simulation finds (torch/csrc/utils/tensor_numpy.cpp, MPSStream.mm); others are
 #: RuntimeErrors.
@@ -66,7 +61,7 @@ def error_of(
         return RuntimeError(
             f"{verdict.because} [the Mac's own text is not known; opcheck: {statement.id}]"
         )
-    return _TYPES.get(statement.error.type, RuntimeError)(verdict.prints)
+    return EXCEPTIONS.get(statement.error.type, RuntimeError)(verdict.prints)
 
 
 def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:

@@ -54,8 +54,8 @@ from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import differing_libraries
+from opcheck.tracing.call_sites import ProgramStack
 from opcheck.tracing.eager_compile import add_left_out
-from opcheck.tracing.module_stack import ProgramStack
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker import platform
 

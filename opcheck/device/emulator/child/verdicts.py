@@ -7,7 +7,7 @@ import msgspec
 import torch
 
 from opcheck.capture.child.recording.graph import fill_arguments, op_call
-from opcheck.capture.child.recording.tensor_log import RecordedCall, Ref
+from opcheck.capture.child.recording.recorder import RecordedCall, Ref
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import RouteKind, Side
 from opcheck.data.matching import holds_but_for_words
@@ -16,9 +16,9 @@ from opcheck.data.statement_model import Statement
 from opcheck.device.emulator.child import value_conditions
 from opcheck.device.emulator.child.mac_errors import error_of, warning_of
 from opcheck.judge import matching_statements
+from opcheck.judge.callgraph import route_of
 from opcheck.judge.judge import judge, outcome
 from opcheck.judge.memory.growth import compiles_graph
-from opcheck.judge.work import route_of
 from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.calls import Call
 from opcheck.simulator.dispatch.tensor import is_on_mps

@@ -15,8 +15,7 @@ from opcheck.common.replacing import replace_attributes
 from opcheck.common.vocabulary import Phase
 from opcheck.device.observe.recording import RecordedRow, Warned
 from opcheck.model.records import SourceLocation
-from opcheck.tracing.call_sites import Trail
-from opcheck.tracing.module_stack import ProgramStack
+from opcheck.tracing.call_sites import ProgramStack, Trail
 from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.dispatch import DispatchMode

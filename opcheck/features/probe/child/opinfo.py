@@ -26,7 +26,7 @@ from opcheck.numerics.child.line_tally import finite_digits
 from opcheck.numerics.compare.child.call_results import specs
 from opcheck.numerics.compare.child.compare_mode import ComparedCall, CompareMode
 from opcheck.numerics.compare.child.device_run import full_precision
-from opcheck.tracing.torch_private.testing import operator_database
+from opcheck.tracing.torch_private.export import operator_database
 from opcheck.tracing.torch_private.trees import tensors, tree_map
 from opcheck.worker.protocol import Say
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recording.graph import op_calls, to_graph
-from opcheck.capture.child.recording.tensor_log import Numbers, lifetimes
+from opcheck.capture.child.recording.recorder import Numbers, lifetimes
 from opcheck.model.records import Lifetime, OpCall
 from opcheck.simulator.dispatch.tensor import to_mps
 from tests.simulator.mac import recorded

@@ -6,8 +6,7 @@ import gc
 
 import torch
 
-from opcheck.capture.child.recording.recorder import Recorder
-from opcheck.capture.child.recording.tensor_log import TensorLog
+from opcheck.capture.child.recording.recorder import Recorder, TensorLog
 from opcheck.simulator.dispatch.tensor import is_on_mps, wrap
 from tests.simulator.mac import recorded
 

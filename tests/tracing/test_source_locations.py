@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from opcheck.tracing.handlers import caught_names, is_handled
+from opcheck.tracing.source_locations import caught_names, is_handled
 
 
 def in_try() -> frozenset[str]:
