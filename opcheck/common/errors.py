@@ -105,7 +105,7 @@ def explain_errors(
     hint: str,
     kind: type[OpcheckError] = UsageError,
 ) -> Iterator[None]:
-    """Turn errors of a block into one for the user: the message, and what the error says.
+    """Turn errors of a block into an error for the user: the message, and the text of the error.
 
     Args:
         errors: the exceptions.

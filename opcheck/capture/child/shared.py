@@ -238,7 +238,7 @@ def _capture_run(
     about: str,
     hint: str,
 ) -> Shared:
-    """Return the capture of one run, of which an error or the end of its process is a part.
+    """Return the capture of one run; an error or the end of its process becomes a part of the capture.
 
     Args:
         request: its time limit, in seconds, applies to the run.
@@ -246,7 +246,7 @@ def _capture_run(
         prepared: the model and its inputs.
         place: the place of the run among the requested ones.
         say: called with the stages.
-        serve: makes the capture of what the run recorded.
+        serve: makes a capture from the record of the run.
         forks: it runs in a copy of this process, since it changes the model.
         limited: the time limit is that of this run alone.
         about: what is particular to the run, for an error.
@@ -379,7 +379,7 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
 
 @contextlib.contextmanager
 def _keep_random_states() -> Iterator[None]:
-    """Restore the random states of Python, PyTorch and NumPy, all of which a run seeds, when the block ends."""
+    """Restore the random states of Python, PyTorch and NumPy, which a run seeds, when the block ends."""
     numpy = sys.modules.get("numpy")
     states = random.getstate(), numpy and numpy.random.get_state()
     try:

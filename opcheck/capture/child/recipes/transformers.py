@@ -107,7 +107,7 @@ class TransformersScope(RecipeScope):
 
     @recipe_function
     def row(self) -> torch.Tensor:
-        """Make tokens (1, length), none of which represents something else."""
+        """Make tokens (1, length), and none represents something else."""
         size = self.vocabulary()
         ids = values((1, self.length()), torch.int64, size)
         for name in self["_placeholders"]:
@@ -244,7 +244,7 @@ def derive(model: nn.Module, also: Sequence[str] = ()) -> tuple[dict[str, Any], 
         among its text gets one, if its vision part can be run to count the tokens that it takes.
 
     Raises:
-        InputError: the main input is one that nothing is known about.
+        InputError: nothing is known about the main input.
     """
     scope = TransformersScope(model)
     result = {name: _make(scope, name) for name in dict.fromkeys((*_list_arguments(scope), *also))}
