@@ -9,11 +9,11 @@ installed Inductor did the rest.  Needs the wheels of the cache; some minutes.
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from tabulate import tabulate
 
 from opcheck.data.compile_defects import DECIDING
 from opcheck.features.compile.compile_records import CompileReport, Variant
-from opcheck.features.compile.plan import AOTINDUCTOR
 from scripts.compile_reports import judge_for
 from scripts.opinfo.forks import in_processes
 
@@ -22,49 +22,17 @@ DOCS = ROOT / "docs" / "explanation" / "compile.md"
 START, END = "<!-- by release -->\n", "<!-- end of by release -->"
 RELEASES = ("2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
 
-_METAL = Variant(backend="inductor", metal=True)
-
 
 class Form(NamedTuple):
     """A row: what it is, a program of examples/models/reported.py, and how it is compiled."""
 
     title: str
     program: str
-    variant: Variant = _METAL
+    variant: Variant = Variant(backend="inductor", metal=True)
 
 
-FORMS = (
-    Form("a small network", "network"),
-    Form("a reduction over more than 1024 elements", "rms-norm-2048"),
-    Form("a sum over two dimensions of more than 1024 elements", "broadcast-difference"),
-    Form("BatchNorm in training over 4,096 elements", "batch-norm-large"),
-    Form("LayerNorm over 512 elements", "layer-norm-512"),
-    Form("a sum over a dynamic dimension", "sum-dynamic"),
-    Form("a variance over a dynamic dimension", "variance-dynamic"),
-    Form("reflection padding with dynamic shapes", "reflection"),
-    Form("masked indexing", "masked-index"),
-    Form("pads inside concatenations", "nested-masks"),
-    Form("training convolutions", "convolutions"),
-    Form("training convolutions, channels last", "channels-last"),
-    Form("`torch.cond`", "branches"),
-    Form("`flex_attention`", "flexible"),
-    Form("uint16", "unsigned"),
-    Form("sinh", "sinh"),
-    Form("autocast to bfloat16", "autocast"),
-    Form("`dynamic=True`", "network", Variant(backend="inductor", metal=True, dynamic=True)),
-    Form("`fullgraph=True`", "network", Variant(backend="inductor", metal=True, fullgraph=True)),
-    Form(
-        '`mode="reduce-overhead"`',
-        "network",
-        Variant(backend="inductor", metal=True, mode="reduce-overhead"),
-    ),
-    Form(
-        '`mode="max-autotune"`',
-        "network",
-        Variant(backend="inductor", metal=True, mode="max-autotune"),
-    ),
-    Form("AOTInductor", "network", Variant(backend=AOTINDUCTOR, metal=True)),
-    Form("AOTInductor, LayerNorm", "layer-norm-512", Variant(backend=AOTINDUCTOR, metal=True)),
+FORMS = msgspec.yaml.decode(
+    Path(__file__).with_name("compile_forms.yaml").read_bytes(), type=list[Form]
 )
 
 

@@ -30,69 +30,11 @@ ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports" / "compile"
 TORCH, MACOS = "2.13", "15.0"
 
-_SMALL: dict[str, Scalar | list[object] | dict[str, object]] = {
-    "num_hidden_layers": 1,
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "intermediate_size": 128,
-}
-_PROGRAMS = (
-    "images", "attention", "recurrent", "branch", "graph_break", "mask", "sorting", "wide", "many", "step",
-    "fused_step",
-)  # fmt: skip
-
 #: name of the report -> the model, its configuration
-MODELS: dict[str, tuple[str, dict[str, Scalar | list[object] | dict[str, object]]]] = {
-    **{name: (f"examples/models/compiled.py:{name}", {}) for name in _PROGRAMS},
-    "bert": ("transformers:BertModel", {**_SMALL, "vocab_size": 1000}),
-    "gpt2": (
-        "transformers:GPT2LMHeadModel",
-        {"n_layer": 1, "n_embd": 64, "n_head": 4, "vocab_size": 1000},
-    ),
-    "llama": (
-        "transformers:LlamaForCausalLM",
-        {**_SMALL, "num_key_value_heads": 2, "vocab_size": 1000},
-    ),
-    "vit": ("transformers:ViTModel", {**_SMALL, "image_size": 32, "patch_size": 8}),
-    "fnet": (
-        "transformers:FNetModel",
-        {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 128, "vocab_size": 1000},
-    ),
-    "wav2vec2": (
-        "transformers:Wav2Vec2Model",
-        {**_SMALL, "num_conv_pos_embedding_groups": 4, "num_conv_pos_embeddings": 16},
-    ),
-    "whisper": (
-        "transformers:WhisperForConditionalGeneration",
-        {
-            "d_model": 64,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 128,
-            "decoder_ffn_dim": 128,
-        },
-    ),
-    "unet": (
-        "diffusers:UNet2DConditionModel",
-        {
-            "sample_size": 16,
-            "block_out_channels": [32, 64],
-            "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
-            "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
-            "layers_per_block": 1,
-            "cross_attention_dim": 32,
-            "attention_head_dim": 8,
-            "norm_num_groups": 8,
-        },
-    ),
-    "resnet18": ("timm:resnet18", {}),
-    "spectral": ("examples/models/zoo.py:spectral", {}),
-    "linear_algebra": ("examples/models/zoo.py:linear_algebra", {}),
-    "custom_operator": ("examples/models/zoo.py:custom_operator", {}),
-    "graph_network": ("examples/models/zoo.py:graph_network", {}),
-}
+MODELS = msgspec.yaml.decode(
+    Path(__file__).with_name("compiled_models.yaml").read_bytes(),
+    type=dict[str, tuple[str, dict[str, Scalar | list[object] | dict[str, object]]]],
+)
 
 
 def main(names: list[str]) -> None:

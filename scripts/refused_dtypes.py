@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch.testing._internal import common_methods_invocations
 
@@ -36,7 +37,7 @@ from scripts.cross_dtypes import expected, kernels
 from scripts.opinfo import ci
 from scripts.opinfo import evaluation as opinfo
 from scripts.opinfo.forks import run_in_forks
-from scripts.schema_bodies import SCENES, Scene, overload_of
+from scripts.schema_bodies import TABLES, Scene, overload_of
 
 UNSIGNED = ("uint16", "uint32", "uint64")
 DTYPES = (
@@ -64,10 +65,10 @@ Outcome = dict[str, tuple[list[str], list[str], list[str]]]
 def scenes(dtype: torch.dtype, *, is_out: bool) -> Iterator[Scene]:
     """Yield each combination of shape and flags once, in one dtype; results of ``out=`` keep theirs."""
     seen = set()
-    for scene in SCENES:
+    for scene in TABLES.scenes:
         number = 1 if not dtype.is_floating_point else scene.number
         first, rest = (kept if is_out or kept is torch.int64 else None for kept in scene.results)
-        made = scene._replace(dtype=dtype, number=number, results=(first, rest))
+        made = msgspec.structs.replace(scene, dtype=dtype, number=number, results=(first, rest))
         if made not in seen:
             seen.add(made)
             yield made

@@ -16,9 +16,12 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import torch
+import yaml
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
@@ -38,7 +41,7 @@ CHUNK, SECONDS = 60, 30
 OLDEST = Version(2, 8)
 
 
-class Scene(NamedTuple):
+class Scene(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the arguments of one call have in common."""
 
     shape: tuple[int, ...]
@@ -46,73 +49,29 @@ class Scene(NamedTuple):
     #: the shape of the tensors after the first; None: the same
     second: tuple[int, ...] | None = None
     flag: bool = False
-    number: float = 2
+    number: int = 2
     #: which of the texts that a parameter takes
     text: int = 0
     #: dtypes of tensors that results are written to, the first and the others; None: the scene's
     results: tuple[torch.dtype | None, torch.dtype | None] = (None, torch.int64)
 
 
-SCENES = (
-    Scene((4, 4)),
-    Scene((4, 4), flag=True),
-    Scene((4,)),
-    Scene((2, 3, 4), text=1),
-    Scene((4, 4), second=(4,)),
-    Scene((2, 4, 8, 8)),
-    Scene((2, 4, 8, 8), second=(4, 4, 3, 3)),
-    Scene((2, 4, 8, 8), text=2),
-    Scene((2, 4, 6, 6, 6), second=(4, 4, 3, 3, 3)),
-    Scene((2, 4, 8), second=(4, 4, 3)),
-    Scene((4, 4), torch.complex64),
-    Scene((4, 4), torch.int64, number=1),
-    Scene((4, 4), torch.bool, number=1),
-    Scene(()),
-    Scene((2, 3, 4, 4), torch.complex64),
-    Scene((4, 4), torch.uint8, number=1),
-    Scene((4,), torch.int64),
-    Scene((4, 4), results=(None, None)),
-    Scene((4, 4), results=(torch.complex64, torch.complex64)),
-    Scene((4,), results=(torch.complex64, torch.complex64)),
-    Scene((2, 3, 4), results=(None, None)),
-    Scene((4, 4), results=(torch.bool, torch.bool)),
-    Scene((4, 4), torch.complex64, results=(torch.float32, torch.float32)),
-    Scene((), results=(None, None)),
-)
+class Tables(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of schema_arguments.yaml, which states what each table is."""
 
-#: Operators whose tensors have shapes of their own, by parameter.
-SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
-    "aten::gru_cell": {"w_ih": (12, 4), "w_hh": (12, 4)},
-    "aten::lstm_cell": {"w_ih": (16, 4), "w_hh": (16, 4)},
-    "aten::conv_tbc": {"self": (5, 2, 4), "weight": (3, 4, 4), "bias": (4,)},
-    "aten::affine_grid_generator": {"theta": (2, 2, 3)},
-    "aten::affine_grid_generator_backward": {"grad": (2, 8, 8, 2)},
-    "aten::embedding_backward": {"grad": (4, 4), "indices": (4,)},
-    "aten::orgqr": {"input2": (4,)},
-}
-#: Texts that parameters take, by their names.
-TEXTS: dict[str, tuple[str | None, ...]] = {
-    "reduce": ("sum", "mean", "amax"),
-    "rounding_mode": ("floor", "trunc", "floor"),
-    "mode": ("reduced", "floor", "constant"),
-    "ord": ("fro", "nuc", "fro"),
-    "p": ("fro", "nuc", "fro"),
-    "UPLO": ("L", "U", "L"),
-    "interpolation": ("linear", "nearest", "lower"),
-    "equation": ("ij,jk->ik", "bij,bjk->bik", "i,i->"),
-    "indexing": ("ij", "xy", "ij"),
-    "side": ("left", "right", "left"),
-    "approximate": ("none", "tanh", "none"),
-    "padding": ("valid", "same", "valid"),
-    "path": (None, None, None),
-}
-#: Tensors of whole numbers, of truth values, and of one number, by the names of parameters.
-INDICES = {
-    *("index", "indices", "target", "targets", "offsets", "lengths", "batch_sizes", "repeats"),
-    *("input_lengths", "target_lengths", "pivots", "LU_pivots"),
-}
-MASKS = {"mask", "condition", "attn_mask"}
-SCALARS = {"value", "scale", "zero_point"}
+    scenes: list[Scene]
+    shapes: dict[str, dict[str, tuple[int, ...]]]
+    texts: dict[str, tuple[str | None, ...]]
+    indices: frozenset[str]
+    masks: frozenset[str]
+    scalars: frozenset[str]
+
+
+TABLES = msgspec.convert(
+    yaml.safe_load(Path(__file__).with_name("schema_arguments.yaml").read_bytes()),
+    Tables,
+    dec_hook=lambda _, name: getattr(torch, name),
+)
 
 
 def arguments(schema: Any, scene: Scene) -> tuple[list[Any], dict[str, Any]]:
@@ -136,9 +95,9 @@ def arguments(schema: Any, scene: Scene) -> tuple[list[Any], dict[str, Any]]:
         is_chosen = scene.flag and kind in {"bool", "Optional[Tensor]", "Optional[number]"}
         if parameter.has_default_value() and not is_chosen:
             continue
-        shape = SHAPES.get(schema.name, {}).get(parameter.name)
+        shape = TABLES.shapes.get(schema.name, {}).get(parameter.name)
         if shape is not None:
-            value = _tensor(parameter.name, scene._replace(shape=shape), 0)
+            value = _tensor(parameter.name, msgspec.structs.replace(scene, shape=shape), 0)
         elif schema.name.startswith("aten::_foreach_") and kind == "Tensor":
             # ForeachUtils.h: scalars of a list stand in a tensor of the CPU.
             value = torch.ones(2) if parameter.name == "scalars" else _made(torch.ones(()))
@@ -191,7 +150,7 @@ def _value(kind: str, parameter: Any, scene: Scene, place: int) -> Any:  # noqa:
     if kind.startswith("List[float]"):
         return [1.0, 1.0]
     if kind == "str":
-        return TEXTS.get(name, ("sum", "mean", "none"))[scene.text]
+        return TABLES.texts.get(name, ("sum", "mean", "none"))[scene.text]
     if kind == "Device":
         return torch.device("mps")
     raise NotImplementedError(kind)
@@ -214,11 +173,11 @@ def _numbers(name: str, scene: Scene) -> list[int]:
 
 def _tensor(name: str, scene: Scene, place: int) -> Any:
     shape = scene.shape if not place or scene.second is None else scene.second
-    if name in INDICES:
+    if name in TABLES.indices:
         return _made(torch.zeros(shape, dtype=torch.int64))
-    if name in MASKS:
+    if name in TABLES.masks:
         return _made(torch.ones(shape, dtype=torch.bool))
-    if name in SCALARS:
+    if name in TABLES.scalars:
         return _made(torch.ones((), dtype=scene.dtype))
     if name in {"bias", "running_mean", "running_var"}:
         return _made(torch.ones(shape[:1] or (1,), dtype=scene.dtype))
@@ -248,7 +207,7 @@ def record(names: Sequence[str], line: str) -> Bodies:
     with mac(line, watch):
         for name in names:
             watch.bodies = {}
-            for scene in SCENES:
+            for scene in TABLES.scenes:
                 _attempt(overload_of(name), scene, watch)
             body = watch.bodies.get(name)
             if body is not None:

@@ -6,12 +6,12 @@ import pytest
 
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from scripts.opinfo.record import Watch, mac
-from scripts.schema_bodies import SCENES, Scene, arguments, overload_of, record
+from scripts.schema_bodies import TABLES, Scene, arguments, overload_of, record
 
 
 def test_results_are_written_to_tensors_of_the_device() -> None:
     with mac("2.13", Watch()):
-        args, kwargs = arguments(overload_of("aten::add.out")._schema, SCENES[0])
+        args, kwargs = arguments(overload_of("aten::add.out")._schema, TABLES.scenes[0])
         assert [is_on_mps(value) for value in (*args, kwargs["out"])] == [True] * 3
 
 
