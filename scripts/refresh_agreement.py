@@ -16,7 +16,7 @@ import datetime as dt
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from scripts.propose_limitations import PREFIX
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "reports" / "agreement.json"
+TEXT = Path(__file__).with_name("agreement_page.txt")
 PAGE = ROOT / "docs" / "explanation" / "agreement.md"
 
 #: From this release on the tests of some random operators compare summaries (op_lists/opinfo: they pass since).
@@ -132,7 +133,7 @@ def tabulate_by_dtype(pairs: Sequence[Pair]) -> str:
         )
         rows.append((line, kind, dtype, count.total(), *shares))
     headers = ("torch", "pass", "dtype", "pairs", "agree", "precision", "recall")
-    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
+    return _tabulate(rows, headers)
 
 
 def counted(pairs: Iterable[Pair]) -> dict[str, int]:
@@ -190,129 +191,50 @@ def _of_texts() -> dict[str, int]:
 
 
 def page(figures: dict[str, Any]) -> str:
-    """Return the page."""
-    return "\n\n".join(_paragraphs(figures)) + "\n"
-
-
-def _paragraphs(figures: dict[str, Any]) -> Iterator[str]:
-    yield "# How often the lists agree with each source"
-    yield (
-        f"Computed on {figures['computed']} with the op lists {figures['op_lists']}; written by "
-        "`python -m scripts.refresh_agreement`. Nothing was run on a Mac. A source that statements were "
-        "made from agrees in part because of that: each section says how much."
-    )
-    yield from _opinfo(figures)
-    yield from _crossed(figures)
-    public, texts = figures["reports"], figures["texts"]
-    yield "## Public reports"
-    yield (
-        f"`op_lists/reports.yaml` has {public['addresses']:,} addresses of issues and pull requests that were "
-        f"read; {public['statements']:,} led to a statement or confirm it, {public['open']:,} are not judged yet, the "
-        "others have a reason why there is no statement. **Circular**: the statements were written with these reports "
-        "at hand, so that they cannot show how often the lists are right."
-    )
-    yield "## Texts in the wheels"
-    yield (
-        f"The MPS sources of the wheels contain {texts['texts']:,} texts. Statements quote {texts['statements']:,} of "
-        "them; each of the others has a reason in `op_lists/texts.yaml`. **Not a check of verdicts**: a text proves "
-        "that a refusal exists; its condition was read or inferred."
-    )
-    yield "## Refusals of the CPU"
-    yield (
-        "`op_lists/refused_dtypes.json` is what the CPU of one release refuses and PyTorch's operator database lists "
-        "for no device. **Circular**: it is that source; the texts that a Mac prints there are not known."
-    )
-
-
-def _opinfo(figures: dict[str, Any]) -> Iterator[str]:
-    yield "## PyTorch's CI"
-    yield (
-        "PyTorch ships, from 2.8 on, the list of tests that it expects to fail on MPS. A pair is one row of the "
-        f"operator database with one dtype (macOS {figures['macos']}, skipped tests left out). opcheck predicts a "
-        "failure where a call that the samples make on the simulated Mac is unsupported, or needs the fallback "
-        "variable. An expected failure is no evidence of MPS where the CPU of the installed release fails the same "
-        "test by itself. The columns leave out different pairs for this reason: *agree* leaves out all of them, "
-        "*only refused* those that raise on the CPU, *none* leaves out no pair. The verdicts are the same."
-    )
+    """Return the page: its text is agreement_page.txt, its tables are made here."""
     total = _total(figures["opinfo"]["forward"])
-    yield (
-        f"**Forward, the verdicts agree in {_share(total['same'], total['compared'])} of {total['compared']:,} pairs "
-        f"if no pair is left out, and in {_share(total['agree'], total['judged'])} of {total['judged']:,} that are "
-        "judged. The difference is a matter of evidence, not of corrected verdicts**: the pairs between "
-        "the two are expected failures, and leaving out those that opcheck does not predict raises the share."
+    cross = [(row["torch"], row["compared"], row["contradictions"]) for row in figures["cross"]]
+    return TEXT.read_text(encoding="utf-8").format(
+        **figures,
+        prefix=PREFIX,
+        summaries_since=_SUMMARIES_SINCE,
+        total=total,
+        same_share=_share(total["same"], total["compared"]),
+        agree_share=_share(total["agree"], total["judged"]),
+        tables={
+            "opinfo": "\n\n".join(_of_pass(*item) for item in figures["opinfo"].items()),
+            "not_judged": _table(figures["not_judged"], "why"),
+            "disagreements": _table(figures["disagreements"], "class"),
+            "cross": _tabulate(cross, ("torch", "compared", "contradictions")),
+            "causes": _table(figures["causes"], "cause"),
+        },
     )
-    for kind, rows in figures["opinfo"].items():
-        yield tabulate(
-            [
-                (
-                    row["torch"],
-                    f"{row['pairs']:,}",
-                    f"{row['judged']:,}",
-                    _share(row["agree"], row["judged"]),
-                    _share(row["without_ci"], row["judged"]),
-                    _share(row["same_not_refused"], row["not_refused"]),
-                    _share(row["same"], row["compared"]),
-                )
-                for row in (*rows, _total(rows))
-            ],
-            headers=(
-                "torch",
-                f"pairs, {kind}",
-                "judged",
-                "agree",
-                f"agree without `{PREFIX}*`",
-                "only refused",
-                "none",
-            ),
-            tablefmt="github",
-            disable_numparse=True,
+
+
+def _of_pass(kind: str, rows: Sequence[dict[str, Any]]) -> str:
+    table = [
+        (
+            row["torch"],
+            f"{row['pairs']:,}",
+            f"{row['judged']:,}",
+            _share(row["agree"], row["judged"]),
+            _share(row["without_ci"], row["judged"]),
+            _share(row["same_not_refused"], row["not_refused"]),
+            _share(row["same"], row["compared"]),
         )
-    yield (
-        f"**Circular in part.** The statements whose id begins with `{PREFIX}` come from these lists; the column "
-        "without them is not circular in that way. Other statements cite the lists and a check in the library. The "
-        "registrations, which decide most pairs, are read from the wheels, which do not depend on the lists."
-    )
-    yield "Forward pairs that are not judged, and why:"
-    yield _table(figures["not_judged"], "why")
-    yield (
-        "The rows about the CPU, the seed and the copied input are expected failures that prove nothing about MPS: "
-        "`python -m scripts.opinfo_reference` runs each test on the CPU of the installed release again, with another "
-        "seed, with new memory filled and on copies of the inputs. The other releases are taken to do the same."
-    )
-    beside = figures["random_beside_summaries"]
-    yield (
-        f"From {_SUMMARIES_SINCE} on PyTorch compares the draws of some operators by summary, and those tests pass. "
-        f"{beside['forward']:,} forward and {beside['gradient']:,} gradient pairs of these releases are still left "
-        "out because the CPU's result depends on the seed (dropout's gradients, attention, fractional pooling and the "
-        "like). Whether PyTorch compares any of them by summary was not read, so that some may be evidence after all."
-    )
-    yield (
-        "Forward disagreements by class; `op_lists/opinfo/disagreements.yaml` has the reason of each. *Ties* and "
-        "*results differ* run on MPS and give other results, which no verdict of opcheck claims to predict:"
-    )
-    yield _table(figures["disagreements"], "class")
-
-
-def _crossed(figures: dict[str, Any]) -> Iterator[str]:
-    yield "## Dtypes, crossed"
-    yield (
-        "`python -m scripts.cross_dtypes` compares the verdicts of `opcheck op` by dtype with two sources: the lists "
-        "above, where an OpInfo is about one overload alone, and the names of the Metal kernels in the wheels. The "
-        "kernels' names are **not circular** where a statement cites a text; a missing name proves nothing."
-    )
-    yield tabulate(
-        [(row["torch"], row["compared"], row["contradictions"]) for row in figures["cross"]],
-        headers=("torch", "compared", "contradictions"),
-        tablefmt="github",
-        disable_numparse=True,
-    )
-    yield "The contradictions by cause:"
-    yield _table(figures["causes"], "cause")
+        for row in (*rows, _total(rows))
+    ]
+    without = f"agree without `{PREFIX}*`"
+    headers = ("torch", f"pairs, {kind}", "judged", "agree", without, "only refused", "none")
+    return _tabulate(table, headers)
 
 
 def _table(counts: dict[str, int], title: str) -> str:
-    rows: Sequence[tuple[str, str]] = [(name, f"{count:,}") for name, count in counts.items()]
-    return tabulate(rows, headers=(title, "pairs"), tablefmt="github", disable_numparse=True)
+    return _tabulate([(name, f"{count:,}") for name, count in counts.items()], (title, "pairs"))
+
+
+def _tabulate(rows: Sequence[tuple[Any, ...]], headers: Sequence[str]) -> str:
+    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
 
 
 def _total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
