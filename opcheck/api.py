@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, ParamSpec, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, request_of
 from opcheck.common.documents import brief
@@ -170,7 +171,7 @@ def _check_options(options: dict[str, Any]) -> AuditOptions:
         source.field: source.checked(getattr(chosen, source.field), "opcheck.audit")
         for source in options_of(AuditOptions)
     }
-    return msgspec.structs.replace(chosen, **checked)
+    return replace(chosen, **checked)
 
 
 def _check(request: CaptureRequest, model: object) -> None:
@@ -199,7 +200,7 @@ def _with_texts(request: CaptureRequest, inputs: Any) -> CaptureRequest:
             context=f"opcheck.audit, {request.model}",
             hint="such as 1x3x224x224:float32; or give the module itself with its tensors",
         )
-    return msgspec.structs.replace(request, inputs=texts)
+    return replace(request, inputs=texts)
 
 
 def _name(model: object) -> str:

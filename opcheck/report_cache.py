@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.parent import variables
 from opcheck.capture.request import CaptureRequest
@@ -124,7 +125,7 @@ def dependencies(notes: Path, request: CaptureRequest) -> Dependencies:
 def _key(request: CaptureRequest, about: str) -> str:
     """Return the digest of all that is known before a capture."""
     # The time limit and the place of the notes do not change the result of a run that ended by itself.
-    asked = msgspec.structs.replace(request, notes="", time_limit=0.0, memory_limit=0.0)
+    asked = replace(request, notes="", time_limit=0.0, memory_limit=0.0)
     settings = variables(cpu_fallback=request.cpu_fallback)
     native = sorted(
         (name, value)

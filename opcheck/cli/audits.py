@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.cli import streams
-from opcheck.cli.options import (
-    COULD_NOT_TELL,
-    ProgressOptions,
-    only,
-)
+from opcheck.cli.options import COULD_NOT_TELL, ProgressOptions, only
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_log
 from opcheck.common.versions import Target
@@ -37,10 +33,7 @@ WRITTEN = only(path="Output file.  [default: stdout]")
 
 
 def audit_with_progress(
-    model: str,
-    target: TargetOptions,
-    capture: CaptureOptions,
-    progress: ProgressOptions,
+    model: str, target: TargetOptions, capture: CaptureOptions, progress: ProgressOptions
 ) -> Report:
     """Audit a model with progress on stderr.
 
@@ -54,7 +47,7 @@ def audit_with_progress(
 
     with progress.shown() as say:
         report = audit(request, lists, progress=say, show_output=progress.verbose)
-    return msgspec.structs.replace(report, newest=not target.torch)
+    return replace(report, newest=not target.torch)
 
 
 def audit_on_targets(

@@ -189,9 +189,7 @@ _KINDS: tuple[tuple[Callable[[click.Parameter], bool], tuple[type, ...], str], .
 
 def _wrong(key: str, wanted: str, where: str) -> UsageError:
     return UsageError(
-        f"wrong value for the key {key!r}",
-        context=f"{where} {key}",
-        hint=f"write {wanted}",
+        f"wrong value for the key {key!r}", context=f"{where} {key}", hint=f"write {wanted}"
     )
 
 

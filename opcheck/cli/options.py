@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.cli import streams
 from opcheck.cli.helps import WIDTH, Help
@@ -366,7 +367,7 @@ def _default(parameter: inspect.Parameter) -> Any:
 
 def _with_change(source: Declared, change: str | Option | None) -> Declared:
     if isinstance(change, str):
-        change = msgspec.structs.replace(source.option, help=change)
+        change = replace(source.option, help=change)
     return source if change is None else source._replace(option=change)
 
 
@@ -383,21 +384,14 @@ def jobs(text: str) -> Option:
 def formats(names: Iterable[str]) -> Option:
     """Declare ``--format`` with these names; the first is the default."""
     names = tuple(names)
-    return Option(
-        f"[default: {names[0]}]",
-        short="-f",
-        choices=names,
-    )
+    return Option(f"[default: {names[0]}]", short="-f", choices=names)
 
 
 DTYPE = Option("Dtype of the tensors.", metavar="DTYPE")
 DEVICE = Option(
     "mps, cuda, cuda:1, xpu, cpu ...", metavar="DEVICE", values=("cpu", "cuda", "mps", "xpu")
 )
-COLOR = Option(
-    "When to colour the text.",
-    choices=("auto", "always", "never"),
-)
+COLOR = Option("When to colour the text.", choices=("auto", "always", "never"))
 
 
 #: The capture options of a verb that audits a model on the way to its own answer.
@@ -414,8 +408,7 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
 
     quiet: Annotated[bool, Option("Show no progress.", short="-q")] = False
     verbose: Annotated[
-        bool,
-        Option("Show progress, the model's output and the full text.", short="-v"),
+        bool, Option("Show progress, the model's output and the full text.", short="-v")
     ] = False
 
     def shown(

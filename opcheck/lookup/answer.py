@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.errors import UnknownTargetError, located_at
 from opcheck.common.names import parse_dtype
@@ -217,7 +218,7 @@ def route_steps(op: str, lines: Iterable[str], lookup: OperatorLookup) -> tuple[
             steps.append(step)
         else:
             # The kernels are those of the newest release.
-            steps[-1] = msgspec.structs.replace(step, torch=steps[-1].torch)
+            steps[-1] = replace(step, torch=steps[-1].torch)
     return tuple(steps)
 
 

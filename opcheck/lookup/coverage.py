@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.data.files import Release
 from opcheck.data.targets import macos_of
@@ -94,7 +95,7 @@ def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[StateRun, ...]:
         facts = exists and (lookup.operators.facts(op, line), release.minimum_macos)
         if facts != before and (exists or runs):
             run = _run(op, release, system, lookup)
-            if not runs or msgspec.structs.replace(runs[-1], torch=line) != run:
+            if not runs or replace(runs[-1], torch=line) != run:
                 runs.append(run)
         before = facts
     return tuple(runs)

@@ -55,11 +55,7 @@ class HistoryAnswer(Record, frozen=True, kw_only=True):
 
 
 def history(
-    query: str,
-    macos: str | None = None,
-    dtype: str | None = None,
-    *,
-    lists: OpLists | None = None,
+    query: str, macos: str | None = None, dtype: str | None = None, *, lists: OpLists | None = None
 ) -> HistoryAnswer:
     """Return the steps of each overload that the query means, the usual overload first.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.memo import cached_method
 from opcheck.common.versions import Target, Version
@@ -284,7 +284,7 @@ class OperatorLookup:
                 because += f"; {otherwise} it calls {name}: {judged[name].because}"
         how = "read in the library of" if calls.read else "seen with"
         seen = f"it calls {', '.join(sorted(calls.both))} ({how} torch {calls.torch})"
-        return msgspec.structs.replace(
+        return replace(
             worst,
             because=because,
             evidence=(
@@ -308,7 +308,7 @@ class OperatorLookup:
             return _python_verdict(op, target, calls)
         inner = None if calls is None else ()
         made = self._make_calls(op, line, dtype, spatial)
-        return self._mildest((msgspec.structs.replace(c, inner=inner) for c in made), target)
+        return self._mildest((replace(c, inner=inner) for c in made), target)
 
     @cached_method
     def _make_calls(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:

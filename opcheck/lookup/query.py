@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.errors import UsageError
 from opcheck.common.names import DTYPE_ALIASES
@@ -111,7 +112,7 @@ def resolve(text: str, lists: OpLists) -> Query:
         of_mode = _by_mode(asked, f"{name} {mode[1]}", lists, bases)
         query, asked = (of_mode, f"{asked} {mode[1]}") if of_mode else (query, asked)
     fixed = FIXED_DTYPES.get(method, "") if is_method or owner in {"", "Tensor"} else ""
-    return msgspec.structs.replace(query, asked=asked, dtype=fixed)
+    return replace(query, asked=asked, dtype=fixed)
 
 
 #: The arguments of a call that a user copied along with the name, and the mode among them.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common import documents, tool
 from opcheck.common.documents import DocumentError, brief
@@ -102,7 +102,7 @@ def add_fingerprints(findings: Iterable[_Kind]) -> Iterator[_Kind]:
     together = tuple(findings)
     for finding, own in zip(together, fingerprints(together), strict=True):
         has_them = finding.fingerprints == own
-        yield finding if has_them else msgspec.structs.replace(finding, fingerprints=own)
+        yield finding if has_them else replace(finding, fingerprints=own)
 
 
 def fingerprint(finding: Finding, place: GroupLocation | None) -> str:

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common import documents, globs
 from opcheck.common.python_source import decode, parse, split_lines
@@ -243,11 +243,11 @@ class Ignores:
             by_reason.setdefault(self._why(finding, place, model), []).append(place)
         if len(by_reason) == 1:
             (why,) = by_reason
-            yield msgspec.structs.replace(finding, ignored=why) if why else finding
+            yield replace(finding, ignored=why) if why else finding
             return
         for why in sorted(by_reason):
             places = tuple(place for place in by_reason[why] if place is not None)
-            yield msgspec.structs.replace(
+            yield replace(
                 finding,
                 ignored=why,
                 locations=places,

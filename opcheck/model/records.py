@@ -1108,8 +1108,7 @@ class Report(Record, frozen=True, kw_only=True):
     ] = ()
     partition: Partition
     work: Annotated[
-        tuple[SideWork, ...],
-        Meta(description="by side; empty: the calls were counted, not kept"),
+        tuple[SideWork, ...], Meta(description="by side; empty: the calls were counted, not kept")
     ] = ()
     routes: Annotated[
         tuple[RouteWork, ...],

@@ -9,6 +9,7 @@ import re
 from typing import Any, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
@@ -27,7 +28,7 @@ _SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d{1,9})")
 
 def as_content(report: Report) -> dict[str, Any]:
     """Convert a report to dicts, lists and scalars: every key is present, and the single calls are left out."""
-    content: dict[str, Any] = to_plain(msgspec.structs.replace(report, graph=(), workloads=()))
+    content: dict[str, Any] = to_plain(replace(report, graph=(), workloads=()))
     del content["graph"], content["workloads"]
     # Who reads the file looks for the operator first; a verdict, of which a group is one, has none.
     content["calls"] = [
@@ -144,7 +145,7 @@ def _any_value(_kind: type) -> dict[str, Any]:
 
 def sanitize_report(report: Report) -> Report:
     """Return the report without its graph, each text on one line with hidden characters as numbers."""
-    return _sanitize(msgspec.structs.replace(report, graph=()))  # type: ignore[no-any-return]
+    return _sanitize(replace(report, graph=()))  # type: ignore[no-any-return]
 
 
 def _sanitize(value: Any) -> Any:

@@ -445,10 +445,7 @@ def _junit_case(suite: ET.Element, case: JunitCase) -> None:
 
 
 def finding_case(
-    classname: str,
-    name: str,
-    findings: Sequence[Finding],
-    skipped: str = "",
+    classname: str, name: str, findings: Sequence[Finding], skipped: str = ""
 ) -> JunitCase:
     """Make the test case of findings: errors are its failures, the others are what it printed."""
     errors = [finding for finding in findings if is_failure(finding)]

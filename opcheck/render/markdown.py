@@ -91,12 +91,7 @@ def _table(block: Table) -> Iterator[str]:
     )
     # Cells are texts already, and stay unpadded: no column is aligned.
     yield tabulate(
-        rows,
-        headers,
-        tablefmt=table,
-        stralign=None,
-        numalign=None,
-        disable_numparse=True,
+        rows, headers, tablefmt=table, stralign=None, numalign=None, disable_numparse=True
     )
 
 

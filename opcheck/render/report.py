@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
@@ -159,9 +160,9 @@ def _in_short(finding: Finding, made: FindingEntry) -> FindingEntry:
     """Return the entry with what to do as its only detail, and without how a composite gets to its reason."""
     if _BY_RULE.get(f"{finding.severity} {finding.rule}", "").startswith("Set"):
         # The heading names the variable.
-        finding = msgspec.structs.replace(finding, hint=finding.hint.partition("; ")[2])
+        finding = replace(finding, hint=finding.hint.partition("; ")[2])
     wanted = {"ignored"} if finding.ignored else {"help", "try"}
-    return msgspec.structs.replace(
+    return replace(
         made,
         message=_COMPOSITE.sub("", made.message),
         details=tuple(each for each in findings.details(finding) if each[0] in wanted)[-1:],
@@ -278,7 +279,7 @@ def entries(report: Report, *, notes: bool = True) -> Iterator[FindingEntry]:
         text = _QUOTED.sub("", finding.prints)
         again = text in printed
         printed.add(text)
-        shown = msgspec.structs.replace(finding, prints="") if again else finding
+        shown = replace(finding, prints="") if again else finding
         yield entry(shown, map(place, finding.locations, calls))
 
 
@@ -295,10 +296,7 @@ def entry(finding: Finding, places: Iterable[FindingPlace], scope: str = "") -> 
         rule=finding.rule,
         message=finding.message,
         places=tuple(places),
-        details=(
-            *([("for", scope)] if scope else []),
-            *map(_detail, findings.details(finding)),
-        ),
+        details=(*([("for", scope)] if scope else []), *map(_detail, findings.details(finding))),
     )
 
 
@@ -395,10 +393,7 @@ def _cases(report: Report) -> Iterator[JunitCase]:
         name = f"{group.op}: {outcome(verdict).label} ({verdict.because})"
         unknown = verdict.status == "unknown" and not any(map(findings.is_failure, own))
         yield findings.finding_case(
-            "opcheck.operators",
-            name,
-            own,
-            f"unknown: {verdict.because}" if unknown else "",
+            "opcheck.operators", name, own, f"unknown: {verdict.because}" if unknown else ""
         )
     for finding in rest:
         name = f"{finding.rule} {finding.message}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.text import filesize, plural
 from opcheck.judge.judge import OUTCOMES, outcome
@@ -89,7 +89,7 @@ def _remedies(record: Report) -> Iterator[tuple[str, list[FindingEntry]]]:
                 each for each in made.details if each[0] != "help" or finding.hint not in seen
             )
             seen.add(finding.hint)
-            shown.append(msgspec.structs.replace(made, details=details))
+            shown.append(replace(made, details=details))
         yield heading, shown
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.text import and_more
 from opcheck.common.vocabulary import FallbackKind, Status
@@ -44,9 +44,7 @@ _LINE = 84
 SHORT_CASE = 60
 
 
-def status_of(
-    entry: State | Cell | OverloadAnswer | Step,
-) -> tuple[Status, FallbackKind | None]:
+def status_of(entry: State | Cell | OverloadAnswer | Step) -> tuple[Status, FallbackKind | None]:
     """Return the status and the kind."""
     return entry.status, entry.kind
 
@@ -141,7 +139,7 @@ def by_release(cells: Iterable[Cell], *, dtypes: bool = True) -> list[tuple[str,
     """
     if not dtypes:
         groups = groupby(cells, key=lambda cell: (cell.torch, cell.status, cell.kind))
-        cells = [msgspec.structs.replace(next(group), dtype="", dtypes={}) for _, group in groups]
+        cells = [replace(next(group), dtype="", dtypes={}) for _, group in groups]
     return [(releases(lines), group) for lines, group in runs(cells)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.errors import OpcheckError, UsageError
 from opcheck.common.text import filesize
@@ -99,7 +100,7 @@ def make(chosen: ChosenFinding) -> TriedProgram:
         fill, problem = _first_that_runs(chosen, schema, path)
         if problem:
             reason = f"Not tried on an emulated Mac: it does not run on the CPU with {installed} ({problem})."
-            return msgspec.structs.replace(_report_untried(chosen, schema, reason), on_cpu=False)
+            return replace(_report_untried(chosen, schema, reason), on_cpu=False)
         emulated = _emulate(chosen, path)
     notes = (f"Tried: it runs on a CPU with {installed}; {emulated.note}",)
     expected = expectation(chosen, emulated.raised)

@@ -16,10 +16,7 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
 
     vary: Annotated[
         tuple[str, ...],
-        flag(
-            "The largest batch=1..64 that runs. Repeatable.",
-            metavar="NAME=RANGE",
-        ),
+        flag("The largest batch=1..64 that runs. Repeatable.", metavar="NAME=RANGE"),
     ] = ()
     plan: Annotated[bool, flag("The smallest change that fits the Mac.")] = False
 

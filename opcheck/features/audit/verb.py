@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import config, streams
@@ -37,16 +37,11 @@ def command(
     memory_questions: MemoryQuestions,
     time: Annotated[bool, TIME] = False,
     cache: Annotated[
-        bool,
-        Option(
-            "Reuse reports until the model changes.",
-            negative="--no-cache",
-        ),
+        bool, Option("Reuse reports until the model changes.", negative="--no-cache")
     ] = True,
     watch: Annotated[bool, flag("Audit again when the model's files change.")] = False,
     verify: Annotated[
-        bool,
-        Option("On a Mac: also run the model there, and compare.", action="runs"),
+        bool, Option("On a Mac: also run the model there, and compare.", action="runs")
     ] = False,
     policy: Policy,
     output: ReportOptions,
@@ -60,9 +55,9 @@ def command(
     memory = mac.decisive_memory()
     chips = chips_of(mac, time=time)
     if mac.mac == ALL_MACS:
-        output = msgspec.structs.replace(output, show=(*output.show, "memory"))
+        output = replace(output, show=(*output.show, "memory"))
     if len(chips) > 1:
-        output = msgspec.structs.replace(output, show=(*output.show, "time"))
+        output = replace(output, show=(*output.show, "time"))
     if verify:
         target = verification.target_here(target)
     ignores = config.ignores(Path.cwd())
@@ -101,9 +96,9 @@ def command(
     def deliver(result: Report) -> int:
         findings = ignores.mark_ignored(result.findings, model=model)
         newest = not target.torch
-        report = msgspec.structs.replace(result, findings=findings, newest=newest)
+        report = replace(result, findings=findings, newest=newest)
         report = with_time(report, chips, load())
-        allowed = msgspec.structs.replace(policy, newest_known=target.newest_known)
+        allowed = replace(policy, newest_known=target.newest_known)
         code = _deliver(report, ignores, allowed, output, progress)
         if verify:
             code = max(code, verification.compared_here(report, model, target, capture, progress))

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import click
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli.options import (
@@ -38,11 +38,7 @@ def command(
         ),
     ],
     repro: Annotated[
-        str,
-        flag(
-            "Folder for the first wrong call and its inputs; '' for none.",
-            metavar="FOLDER",
-        ),
+        str, flag("Folder for the first wrong call and its inputs; '' for none.", metavar="FOLDER")
     ] = "opcheck-repro",
     time: Annotated[bool, flag("Also time each operator on the device and on the CPU.")] = False,
     progress: ProgressOptions,
@@ -60,7 +56,7 @@ def command(
             progress=say,
             show_output=progress.verbose,
         )
-    comparison = msgspec.structs.replace(comparison, tool=TOOL)
+    comparison = replace(comparison, tool=TOOL)
     output.deliver(comparison, page.document)
     if comparison.wrong:
         return 1

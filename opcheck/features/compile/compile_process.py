@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.parent import ask
 from opcheck.capture.request import CaptureRequest
@@ -39,12 +40,12 @@ def compile_variants(
     """
     # The child ends without its exit handlers, and may be killed.
     with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as scratch:
-        plan = msgspec.structs.replace(plan, scratch=scratch)
+        plan = replace(plan, scratch=scratch)
 
         def try_variants(variants: tuple[Variant, ...]) -> CompiledVariants:
-            part = msgspec.structs.replace(plan, variants=variants)
+            part = replace(plan, variants=variants)
             limit = _REST + len(variants) * plan.seconds
-            capture = msgspec.structs.replace(request, time_limit=limit)
+            capture = replace(request, time_limit=limit)
             return ask(
                 "opcheck.features.compile.child.try_plan:answer",
                 CompiledVariants,
@@ -65,7 +66,7 @@ def compile_variants(
                 raise
             ended = error.message if isinstance(error, CaptureError) else ended_by(error)
             lacking = len(plan.variants) - len(compiled.tried)
-            return msgspec.structs.replace(compiled, ended=ended, lacking=lacking)
+            return replace(compiled, ended=ended, lacking=lacking)
 
 
 def _tried_so_far(path: Path) -> CompiledVariants | None:
@@ -101,4 +102,4 @@ def _join(parts: Sequence[CompiledVariants | TriedVariant]) -> CompiledVariants:
             hint="run again with -v to see what the processes printed",
         )
     each = [part.tried if isinstance(part, CompiledVariants) else (part,) for part in parts]
-    return msgspec.structs.replace(whole, tried=tuple(itertools.chain(*each)))
+    return replace(whole, tried=tuple(itertools.chain(*each)))

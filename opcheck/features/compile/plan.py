@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.features.compile.compile_records import Variant
@@ -107,7 +107,7 @@ def default(
         metal: Inductor generates Metal; else code for the device of this machine.
     """
     inductor = METAL if metal else Variant(backend="inductor")
-    dynamic = msgspec.structs.replace(inductor, dynamic=True)
+    dynamic = replace(inductor, dynamic=True)
     variants = []
     for run in runs:
         training = run == "train"
@@ -143,9 +143,7 @@ def _ahead(run: str) -> tuple[Variant, ...]:
 
 def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
     """Return the variants, with the kernels of the Metal ones run on the CPU; AOTInductor's C++ needs a Mac."""
-    return tuple(
-        msgspec.structs.replace(v, run_metal=v.metal and v.backend != AOTINDUCTOR) for v in variants
-    )
+    return tuple(replace(v, run_metal=v.metal and v.backend != AOTINDUCTOR) for v in variants)
 
 
 def variants_of_backends(
@@ -173,4 +171,4 @@ def variants_of_backends(
 
 
 def _with_run(variant: Variant, dtype: str, *, training: bool) -> Variant:
-    return msgspec.structs.replace(variant, dtype=dtype, training=training)
+    return replace(variant, dtype=dtype, training=training)

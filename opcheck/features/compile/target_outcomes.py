@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
@@ -131,7 +131,7 @@ def report(
             *compiled.not_checked,
             *_release_mismatch(compiled, target, unread, differing),
         ),
-        compiled=msgspec.structs.replace(compiled, tried=tried),
+        compiled=replace(compiled, tried=tried),
     )
 
 
@@ -175,7 +175,7 @@ def _portable_on_target(tried: TriedVariant, eager: Mapping[Eager, Audit]) -> Tr
     if audit is None or tried.outcome not in {"works", "one shape only", "differs"}:
         return tried
     outcome, failure = _of_audit(audit)
-    return msgspec.structs.replace(tried, outcome=outcome, failure=failure) if outcome else tried
+    return replace(tried, outcome=outcome, failure=failure) if outcome else tried
 
 
 def _of_audit(audit: Audit) -> tuple[str, CompileFailure | None]:
@@ -261,9 +261,7 @@ def _on_target(
         return tried
     if absent := _absent(tried.variant, target):
         failure = CompileFailure(kind="backend", message=f"torch {target.torch} has no {absent}")
-        return msgspec.structs.replace(
-            tried, outcome="no backend", failure=failure, side=(), side_again=()
-        )
+        return replace(tried, outcome="no backend", failure=failure, side=(), side_again=())
 
     def judge_graph(graph: SideGraph) -> SideGraph:
         failures = (
@@ -271,14 +269,14 @@ def _on_target(
             *_known_failures(graph, known),
             *_refused_externs(graph, target, lookup),
         )
-        return msgspec.structs.replace(graph, failures=failures)
+        return replace(graph, failures=failures)
 
-    judged = msgspec.structs.replace(
+    judged = replace(
         tried,
         side=tuple(map(judge_graph, tried.side)),
         side_again=tuple(map(judge_graph, tried.side_again)),
     )
-    return msgspec.structs.replace(judged, outcome=_outcome(judged, known))
+    return replace(judged, outcome=_outcome(judged, known))
 
 
 def _with_defect(failure: CompileFailure, known: _Defects) -> CompileFailure:
@@ -286,7 +284,7 @@ def _with_defect(failure: CompileFailure, known: _Defects) -> CompileFailure:
     defect = known.cause(failure) if failure.kind == "shader" else None
     if defect is None:
         return failure
-    return msgspec.structs.replace(failure, message=f"{_cause(defect)}: {failure.message}")
+    return replace(failure, message=f"{_cause(defect)}: {failure.message}")
 
 
 def _known_failures(graph: SideGraph, known: _Defects) -> Iterator[CompileFailure]:
@@ -376,11 +374,7 @@ def _outcome(tried: TriedVariant, known: _Defects) -> str:
 
 
 #: The kinds of failures that leave a program running, the worst first, and what it then does.
-_LESSER = {
-    "wrong result": "wrong result",
-    "fallback": "needs fallback",
-    "perhaps wrong": _UNKNOWN,
-}
+_LESSER = {"wrong result": "wrong result", "fallback": "needs fallback", "perhaps wrong": _UNKNOWN}
 
 
 def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
@@ -585,7 +579,7 @@ def _plain(tried: Attempts) -> list[TriedVariant]:
 
 def _setting(variant: Variant) -> str:
     """Return how a variant for Metal differs from the usual variant, in words."""
-    usual = str(msgspec.structs.replace(METAL, run_metal=variant.run_metal))
+    usual = str(replace(METAL, run_metal=variant.run_metal))
     return str(variant).replace(usual, "").strip()
 
 
@@ -747,9 +741,7 @@ def audits(
     for dtype, training in runs:
         if progress:
             progress(f"auditing the program in {dtype}, {'training' if training else 'inference'}")
-        asked = msgspec.structs.replace(
-            request, dtype=dtype, mode="train" if training else "inference"
-        )
+        asked = replace(request, dtype=dtype, mode="train" if training else "inference")
         try:
             reports[dtype, training] = audit(asked, lists)
         except OpcheckError as error:

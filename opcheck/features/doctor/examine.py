@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.errors import UsageError, explain_errors
@@ -91,7 +91,7 @@ def examine(
 
 def _with_rule(finding: Finding, rule: DoctorRule) -> Finding:
     severity = finding.severity or rule.severity
-    return msgspec.structs.replace(finding, rule=rule.id, severity=severity)
+    return replace(finding, rule=rule.id, severity=severity)
 
 
 def _requirements(path: Path) -> tuple[Requirement, ...]:

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
@@ -257,7 +258,7 @@ def from_answer(version: str, installer: str, code: int, out: str, error: str) -
         return Torch(version=version, installer=installer, problem=problem)
     answer = msgspec.json.decode(line.removeprefix(_MARK), type=Torch)
     # The metadata's version is that of the installed distribution.
-    return msgspec.structs.replace(answer, version=version, installer=installer)
+    return replace(answer, version=version, installer=installer)
 
 
 def _packages() -> dict[str, str]:

@@ -3,14 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from opcheck.cli.options import (
-    COULD_NOT_TELL,
-    SEVERITIES,
-    OutputOptions,
-    flag,
-    list_failing,
-    verb,
-)
+from opcheck.cli.options import COULD_NOT_TELL, SEVERITIES, OutputOptions, flag, list_failing, verb
 from opcheck.common.errors import UsageError
 from opcheck.model.options import Option, failing_on
 
@@ -22,8 +15,7 @@ def command(
         bool, flag("Only write the facts as JSON, for --from on another machine.")
     ] = False,
     from_file: Annotated[
-        str,
-        flag("Check the facts that --gather wrote on another machine.", "from", metavar="FILE"),
+        str, flag("Check the facts that --gather wrote on another machine.", "from", metavar="FILE")
     ] = "",
     script: Annotated[
         str, flag("Also check the variables that this script sets.", metavar="FILE")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.tool import TOOL
 from opcheck.features.gate.costs import compare_costs, cost_of, with_growth
@@ -147,7 +148,7 @@ def _cell(
     ignores.read(
         place.location.file for group in made.groups for place in group.locations if place.location
     )
-    marked = msgspec.structs.replace(made, findings=ignores.mark_ignored(made.findings, model=name))
+    marked = replace(made, findings=ignores.mark_ignored(made.findings, model=name))
     known = baseline.known_on(name, target) if baseline else ()
     here = {name for finding in marked.findings for name in finding.fingerprints}
     carried = baseline.carried_to(name, target, marked.findings) if baseline else ()

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.text import duration
 from opcheck.data.chips import load_chips, load_parameters
@@ -86,4 +87,4 @@ def with_growth(cell: GateCell, growth: tuple[str, ...]) -> GateCell:
     if not growth:
         return cell
     code = FINDINGS if cell.code in {PASSED, COULD_NOT_TELL} else cell.code
-    return msgspec.structs.replace(cell, code=code, reasons=(*cell.reasons, *growth))
+    return replace(cell, code=code, reasons=(*cell.reasons, *growth))

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common import tool
 from opcheck.common.files import write_text
@@ -157,7 +158,7 @@ def _add(
     together = {*(before.targets if before else ()), *targets}
     if together:
         severities = {each.severity for each in (before, entry) if each}
-        known.setdefault(model, {})[entry.fingerprint] = msgspec.structs.replace(
+        known.setdefault(model, {})[entry.fingerprint] = replace(
             entry,
             severity=next((each for each in SEVERITIES if each in severities), ""),
             targets=tuple(sorted(together, key=_numbers)),

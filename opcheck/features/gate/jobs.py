@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 from packaging.requirements import Requirement
 
 from opcheck.capture.request import CaptureRequest
@@ -68,8 +69,8 @@ def read_cached(job: Job) -> JobResult | None:
 
 
 def _with_lock(job: Job, lock: environments.LockedEnvironment | None) -> Job:
-    request = msgspec.structs.replace(job.request, packages=lock.packages if lock else ())
-    return msgspec.structs.replace(job, request=request)
+    request = replace(job.request, packages=lock.packages if lock else ())
+    return replace(job, request=request)
 
 
 def _versions(job: Job) -> tuple[str, ...]:
@@ -127,10 +128,10 @@ def _audit(
     with tempfile.TemporaryDirectory(prefix="opcheck-", dir=job.scratch or None) as folder:
         notes = Path(folder) / "notes.jsonl"
         request = job.request.on(targets[0])
-        request = msgspec.structs.replace(request, notes=str(notes) if cache else "")
+        request = replace(request, notes=str(notes) if cache else "")
         audited = audit_targets(request, targets, load(), progress=say, show_output=job.show_output)
         # What was drawn is not shown, and is most of it.
-        reports = [msgspec.structs.replace(report, graph=()) for report in audited]
+        reports = [replace(report, graph=()) for report in audited]
         if cache is None:
             return reports, ""
         read = dependencies(notes, job.request)
@@ -163,7 +164,7 @@ def run(
     """
     # A killed process leaves its notes here, and the folder is removed.
     with tempfile.TemporaryDirectory(prefix="opcheck-") as scratch:
-        jobs = [msgspec.structs.replace(job, scratch=scratch) for job in jobs]
+        jobs = [replace(job, scratch=scratch) for job in jobs]
         at_once = min(at_once, len(jobs))
         if at_once > 1:
             _run_at_once(jobs, at_once, done, say)

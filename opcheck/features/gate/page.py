@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
@@ -13,14 +13,7 @@ from opcheck.features.gate.gate_records import GateCell, GateReport
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model.saved import as_content, to_plain
 from opcheck.render import findings, summary
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Heading,
-    Lines,
-    Table,
-    section,
-)
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
 from opcheck.render.findings import FindingLog, JunitCase, Occurrence, Suite
 from opcheck.render.report import entry, place
 from opcheck.render.text import WIDTH
@@ -166,8 +159,8 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
 
 def content(gate: GateReport) -> dict[str, Any]:
     """Return the content of JSON and YAML: the run with the whole report of each cell, all keys present."""
-    without = tuple(msgspec.structs.replace(cell, report=None) for cell in gate.cells)
-    whole: dict[str, Any] = to_plain(msgspec.structs.replace(gate, cells=without))
+    without = tuple(replace(cell, report=None) for cell in gate.cells)
+    whole: dict[str, Any] = to_plain(replace(gate, cells=without))
     for saved, cell in zip(whole["cells"], gate.cells, strict=True):
         saved["report"] = as_content(cell.report) if cell.report else None
     return whole

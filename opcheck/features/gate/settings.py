@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from opcheck.capture.request import CaptureOptions
@@ -208,8 +209,8 @@ def policy(model: GateModel, planned: Planned, base: Policy, over: Policy | None
     for entry in (planned.table, model):
         given = entry.pick_options(Policy)
         limits = {**combined.limits, **given.pop("limits", {})}
-        combined = msgspec.structs.replace(combined, limits=limits, **given)
-    return msgspec.structs.replace(
+        combined = replace(combined, limits=limits, **given)
+    return replace(
         combined,
         fail_on=over.fail_on if over and over.fail_on else combined.fail_on,
         limits={**combined.limits, **(over.limits if over else {})},
@@ -233,7 +234,7 @@ def select_settings(
     """
     models = plan.models
     if on_every_target:
-        models = tuple(msgspec.structs.replace(model, targets=()) for model in models)
+        models = tuple(replace(model, targets=()) for model in models)
     if names:
         by_name = {model.name: model for model in models}
         models = tuple(
@@ -247,7 +248,7 @@ def select_settings(
             context=where,
             hint="opcheck init writes the table; or name a model here: opcheck gate file.py:attribute",
         )
-    return msgspec.structs.replace(plan, models=taking_part)
+    return replace(plan, models=taking_part)
 
 
 def _model_of_name(name: str, known: Collection[str]) -> GateModel:
@@ -271,7 +272,7 @@ def _models(content: object, where: str) -> tuple[GateModel, ...]:
     place = f"{where} models"
     tables = entries(content, place, short="model", named=True)
     models = tuple(
-        msgspec.structs.replace(model, name=model.name or model.model)
+        replace(model, name=model.name or model.model)
         for model in of_kind(ModelTable, tables, "models", where)
     )
     names = [model.name for model in models]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import config, streams
@@ -74,11 +74,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
     environment: Annotated[str, Option("Only targets with this environment.", metavar="NAME")] = ""
     baseline: Annotated[
         str,
-        Option(
-            "File of known findings; only other findings fail.",
-            metavar="FILE",
-            action="reads",
-        ),
+        Option("File of known findings; only other findings fail.", metavar="FILE", action="reads"),
     ] = ""
     max_slowdown: Annotated[float | None, MAX_SLOWDOWN] = None
     update_baseline: Annotated[bool, flag("Write the current findings to --baseline.")] = False
@@ -134,7 +130,7 @@ def command(
     whole = not (names or options.environment or _own_targets())
     every = [job for model in plan.models for job in _jobs(model, plan, capture, options, progress)]
     results, interrupted = _results(every, options.jobs, progress)
-    policies = _policies(msgspec.structs.replace(base, newest_known=options.newest_known))
+    policies = _policies(replace(base, newest_known=options.newest_known))
 
     def assemble_report(baseline: Baseline | None) -> GateReport:
         # The unused entries are determined for each report.
@@ -274,7 +270,7 @@ def _jobs(
     """Yield a job for each combination of libraries that the model is audited with."""
     from opcheck.features.gate.assemble import jobs_of
 
-    own = msgspec.structs.replace(capture, **model.pick_options(CaptureOptions))
+    own = replace(capture, **model.pick_options(CaptureOptions))
     for name, planned in jobs_of(model, plan).items():
         yield Job(
             name=name,

@@ -34,8 +34,7 @@ _PINNED = {
 def command(
     *,
     models: Annotated[
-        tuple[str, ...],
-        flag("Model for the gate to audit. Repeatable.", "model", metavar="MODEL"),
+        tuple[str, ...], flag("Model for the gate to audit. Repeatable.", "model", metavar="MODEL")
     ] = (),
     workflow: Annotated[bool, flag(f"Also write {_WORKFLOW}, which runs the gate.")] = False,
     printed: Annotated[bool, flag("Print the files instead of writing them.", "print")] = False,

@@ -51,16 +51,7 @@ def document(run: KernelRun) -> Document:
     ):
         wrong = [outcome for outcome in run.outcomes if outcome.verdict == verdict]
         blocks += (
-            [
-                Heading(title),
-                Table(
-                    WRONG_COLUMNS,
-                    tuple(_wrong(wrong)),
-                    (0, 1),
-                ),
-            ]
-            if wrong
-            else []
+            [Heading(title), Table(WRONG_COLUMNS, tuple(_wrong(wrong)), (0, 1))] if wrong else []
         )
     reasons = Counter(
         (outcome.family, outcome.reason) for outcome in run.outcomes if outcome.verdict == "not run"

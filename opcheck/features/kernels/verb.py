@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import seconds
 from opcheck.cli import streams
@@ -95,8 +95,7 @@ def run_kernels(
     jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None,
     timeout: Annotated[float | None, seconds("Time limit of the run in seconds.", 600)] = None,
     output: Annotated[
-        OutputOptions,
-        but(path="Output file; a name that ends in .parquet gets a row per kernel."),
+        OutputOptions, but(path="Output file; a name that ends in .parquet gets a row per kernel.")
     ],
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
@@ -119,7 +118,7 @@ def run_kernels(
     )
     if output.path.endswith(".parquet"):
         _write_table(runs_page.rows(tested), output.path)
-        output = msgspec.structs.replace(output, path="")
+        output = replace(output, path="")
     output.deliver(tested, runs_page.document)
     if tested.ended:
         return _end(tested)

@@ -14,13 +14,7 @@ from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import and_more, plural
 from opcheck.data import built_lists
 from opcheck.data.built_lists import BuiltLists
-from opcheck.data.registrations import (
-    NIGHTLY,
-    OpLists,
-    data_directory,
-    load,
-    shipped_directory,
-)
+from opcheck.data.registrations import NIGHTLY, OpLists, data_directory, load, shipped_directory
 
 _Directory = Annotated[
     Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")

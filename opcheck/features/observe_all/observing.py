@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.errors import InputError, OpcheckError
@@ -117,7 +118,7 @@ def observe(
         if say is not None:
             say(f"{number} of {len(planned)}: {each.kind} {each.name}")
         done[each.kind, each.name] = _run(folder, each, mac, host, lists)
-        evidence = msgspec.structs.replace(
+        evidence = replace(
             evidence,
             steps=tuple(done.values()),
             complete=all((step.kind, step.name) in done for step in planned),
@@ -154,10 +155,10 @@ def _run(folder: Path, planned: PlannedStep, mac: ThisMac, host: Host, lists: Op
             why = " ".join(str(error).split())[:500]
             continue
         step = write_rows(folder, step, rows)
-        return msgspec.structs.replace(
+        return replace(
             step, state="done", attempts=attempt, seconds=round(time.monotonic() - start, 1)
         )
-    return msgspec.structs.replace(step, attempts=_ATTEMPTS, why=why)
+    return replace(step, attempts=_ATTEMPTS, why=why)
 
 
 def _rows(planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Sequence[HostRow]:

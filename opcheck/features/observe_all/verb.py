@@ -6,14 +6,7 @@ from typing import Annotated
 import click
 
 from opcheck.cli import streams
-from opcheck.cli.options import (
-    COULD_NOT_TELL,
-    OutputOptions,
-    ProgressOptions,
-    flag,
-    only,
-    verb,
-)
+from opcheck.cli.options import COULD_NOT_TELL, OutputOptions, ProgressOptions, flag, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.text import plural
 from opcheck.data.registrations import load

@@ -17,10 +17,7 @@ _JUDGED = (
     "each call of an operator was made again in float64 on the CPU, from the device's own inputs: a result is wrong "
     "where it is beyond the tolerance of its dtype, and farther off than the CPU's own in that dtype"
 )
-_HOW = (
-    _JUDGED,
-    "what works with these samples may fail with others",
-)
+_HOW = (_JUDGED, "what works with these samples may fail with others")
 
 
 def counts(evidence: EvidenceFile) -> str:

@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import datetime, timezone
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.common.tool import TOOL
@@ -94,7 +95,7 @@ class Prober:
 
     def _cpu_crashes(self, task: ProbeTask) -> bool:
         """Return whether a run with no device ends the process, too: then it is not the device's doing."""
-        setup = msgspec.structs.replace(self._setup, device="cpu")
+        setup = replace(self._setup, device="cpu")
         with closing(Prober(setup, self._settings, self._function)) as prober:
             return prober.run(task).outcome == "crashes"
 

@@ -5,16 +5,7 @@ from typing import Annotated
 
 from opcheck.capture.request import seconds
 from opcheck.cli import streams
-from opcheck.cli.options import (
-    DEVICE,
-    OutputOptions,
-    ProgressOptions,
-    but,
-    flag,
-    jobs,
-    only,
-    verb,
-)
+from opcheck.cli.options import DEVICE, OutputOptions, ProgressOptions, but, flag, jobs, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.common.names import parse_dtype

@@ -6,12 +6,7 @@ import click
 
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli.audits import EPILOG, WRITTEN, choose_finding, exit_code, try_program
-from opcheck.cli.options import (
-    CAPTURE,
-    OutputOptions,
-    ProgressOptions,
-    verb,
-)
+from opcheck.cli.options import CAPTURE, OutputOptions, ProgressOptions, verb
 from opcheck.data.targets import TargetOptions
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import click
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions
 from opcheck.cli import streams
@@ -68,8 +68,7 @@ def command(
         ),
     ],
     progress: Annotated[
-        ProgressOptions,
-        but(quiet="Write only the headline of a text report.", verbose=VERBOSE),
+        ProgressOptions, but(quiet="Write only the headline of a text report.", verbose=VERBOSE)
     ],
 ) -> int:
     """Run the program, write the report, return the exit code."""
@@ -92,7 +91,7 @@ def command(
     on_this_mac = sys.platform == "darwin" and not emulate
     report, ended_with = (_observe if on_this_mac else _emulate)(target, asked)
     if behind:
-        report = msgspec.structs.replace(report, not_checked=(*report.not_checked, behind))
+        report = replace(report, not_checked=(*report.not_checked, behind))
     fail_on = "fallback" if strict and policy.fail_on != "never" else policy.fail_on
     if output.path:
         output.deliver_report(report, full=progress.verbose)

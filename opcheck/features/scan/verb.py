@@ -48,8 +48,7 @@ def command(
         Option("Only this rule, or all rules with this prefix: OC21. Repeatable.", metavar="CODE"),
     ] = (),
     baseline: Annotated[
-        str,
-        Option("Leave out the findings that this file lists.", metavar="FILE", action="reads"),
+        str, Option("Leave out the findings that this file lists.", metavar="FILE", action="reads")
     ] = "",
     update_baseline: Annotated[bool, flag("Write all findings to that file.")] = False,
     fix: Annotated[bool, flag("Apply the safe fixes, and report the other findings.")] = False,

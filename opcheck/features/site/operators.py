@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.errors import UsageError
 from opcheck.common.vocabulary import StatementSort
@@ -93,7 +94,7 @@ def _operator(
     for op in ordered:
         rows = tuple(_standings(op, by_op[op], lookup))
         # Why may differ in words: each overload has its own reason.
-        alike = msgspec.json.encode([msgspec.structs.replace(row, because="") for row in rows])
+        alike = msgspec.json.encode([replace(row, because="") for row in rows])
         tables.setdefault(alike, rows)
         overloads.append(_overload(op, by_op[op], lookup, list(tables).index(alike)))
     main = overloads[0]
@@ -154,7 +155,7 @@ def _cells(op: str, lookup: OperatorLookup) -> _CellsByLine:
             facts = (lookup.operators.facts(op, line), release.minimum_macos)
             if facts not in known:
                 known[facts] = cells(op, (release,), lookup)
-            by_line[line] = tuple(msgspec.structs.replace(c, torch=line) for c in known[facts])
+            by_line[line] = tuple(replace(c, torch=line) for c in known[facts])
     return by_line
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, get_args
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.catalogue import groups
 from opcheck.common.tool import TOOL
@@ -70,9 +70,7 @@ def pages(
 
 def _with_models(operator: OperatorPage, sweep: Sweep) -> OperatorPage:
     names = [overload.name for overload in operator.overloads]
-    return msgspec.structs.replace(
-        operator, not_native=sweep.not_native(names), used_by=sweep.users(names)
-    )
+    return replace(operator, not_native=sweep.not_native(names), used_by=sweep.users(names))
 
 
 def _home(

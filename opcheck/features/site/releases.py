@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.data import regressions
 from opcheck.data.environment import load_environment
@@ -77,7 +78,7 @@ def _environment(line: str, before: Listed | None) -> Iterator[Variable]:
     for variable in known.known(line):
         change = "new" if before and variable.name not in old else ""
         described = msgspec.convert(variable, Variable, from_attributes=True)
-        yield msgspec.structs.replace(described, change=change)
+        yield replace(described, change=change)
 
 
 def _differs(before: str, line: str, lookup: OperatorLookup) -> Iterator[Differs]:

@@ -28,8 +28,7 @@ def build(
         ),
     ],
     sweep: Annotated[
-        Path | None,
-        flag("Folder of opcheck sweep, for the pages of models.", metavar="FOLDER"),
+        Path | None, flag("Folder of opcheck sweep, for the pages of models.", metavar="FOLDER")
     ] = None,
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:

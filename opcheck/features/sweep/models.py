@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.naming import full_name
 from opcheck.capture.parent import variables
@@ -47,7 +48,7 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
     unique: dict[bytes, Model] = {}
     for entry in entries:
         for model in listed.get(entry.model) or [Model(spec=full_name(entry.model))]:
-            whole = msgspec.structs.replace(
+            whole = replace(
                 model,
                 config=entry.config,
                 inputs=entry.inputs,

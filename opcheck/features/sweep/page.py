@@ -9,13 +9,7 @@ from opcheck.common.text import and_more, plural, shorten
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.features.sweep.sweep_folder import SweepDescription, read
 from opcheck.features.sweep.sweep_summary import MOST, OWNERS, Brought, Summary
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Heading,
-    Lines,
-    Table,
-)
+from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.html import as_html
 from opcheck.render.markdown import as_markdown
 

@@ -11,6 +11,7 @@ import sys
 import threading
 
 import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.parent import variables
 from opcheck.common.errors import CaptureError, UsageError
@@ -114,10 +115,9 @@ def _with_control(result: SweepResult, task: SweepTask) -> SweepResult:
     text = reply.text if isinstance(reply, PlainRun) else ""
     text = reply.how if isinstance(reply, EndedProcess) else text
     failures = tuple(
-        msgspec.structs.replace(failure, plain=text) if failure in asked else failure
-        for failure in result.failures
+        replace(failure, plain=text) if failure in asked else failure for failure in result.failures
     )
-    return msgspec.structs.replace(result, failures=failures)
+    return replace(result, failures=failures)
 
 
 def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:

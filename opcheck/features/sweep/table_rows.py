@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from opcheck.common.errors import explain_errors
 from opcheck.common.files import open_replacement
@@ -53,7 +53,7 @@ def _write(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    about = msgspec.structs.replace(what, keys=())
+    about = replace(what, keys=())
     # pyarrow has no alias for a list.
     lists = {"list<string>": pa.list_(pa.string())}
     types = (lists.get(each.type) or pa.type_for_alias(each.type) for each in columns)

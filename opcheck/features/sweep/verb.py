@@ -93,8 +93,7 @@ class SweepOptions(Record, frozen=True, kw_only=True):
     ] = ""
     time_limit: Annotated[float, seconds("Time limit per model and mode.", 120.0)] = 120.0
     memory_limit: Annotated[
-        float,
-        Option("Memory limit per model.", metavar="GB", above=0, most=MOST_MEMORY),
+        float, Option("Memory limit per model.", metavar="GB", above=0, most=MOST_MEMORY)
     ] = 4.0
 
 

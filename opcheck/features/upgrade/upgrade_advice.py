@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.text import any_layer, normalised_code
 from opcheck.common.tool import TOOL
@@ -108,7 +108,7 @@ def targets(
     impossible = []
     for line in sorted({*releases, current.torch}):
         for system in _systems(current, lists):
-            pair = msgspec.structs.replace(current, torch=line, macos=system)
+            pair = replace(current, torch=line, macos=system)
             minimum = lists.release(str(line)).minimum
             if system >= minimum:
                 possible += [pair] if pair != current else []

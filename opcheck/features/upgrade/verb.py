@@ -5,7 +5,7 @@ from importlib import metadata
 from typing import Annotated
 
 import click
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import streams
@@ -58,7 +58,7 @@ def command(
     from opcheck.render import ANSWERS, write
 
     lists = load()
-    here = msgspec.structs.replace(
+    here = replace(
         target,
         torch=target.torch or _installed_release(lists),
         macos=target.macos or platform.mac_ver()[0],

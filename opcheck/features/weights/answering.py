@@ -68,11 +68,7 @@ class _JudgedModel(NamedTuple):
     @property
     def worst(self) -> PartOutcome:
         """The part that decides."""
-        return max(
-            self.parts,
-            key=lambda part: part.rank,
-            default=outcome_of("no_tensors"),
-        )
+        return max(self.parts, key=lambda part: part.rank, default=outcome_of("no_tensors"))
 
 
 def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:

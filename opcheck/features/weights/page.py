@@ -47,14 +47,8 @@ def document(
     )
     yield Facts(tuple(_facts(answer)))
     if "verbose" in shown:
-        yield from section(
-            "Parts",
-            table_of(answer.parts, _PARTS, code=(0,)),
-        )
-        yield from section(
-            "Files",
-            table_of(answer.files, _FILES, code=(0,), right=(2,)),
-        )
+        yield from section("Parts", table_of(answer.parts, _PARTS, code=(0,)))
+        yield from section("Files", table_of(answer.files, _FILES, code=(0,), right=(2,)))
     if "evidence" in shown or "verbose" in shown:
         yield from section("Evidence", Bullets(answer.evidence))
     yield Lines((" ".join(answer.not_checked[:1]) + " More: -v, --evidence.",))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.errors import UsageError
@@ -119,7 +119,7 @@ def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> Co
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
     index = _index(include)
-    return msgspec.structs.replace(
+    return replace(
         compiled,
         tried=tuple(_check_variant(index, tried, include) for tried in compiled.tried),
         not_checked=(*compiled.not_checked, NOT_PROVEN),
@@ -129,14 +129,9 @@ def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> Co
 def _check_variant(index: Any, tried: TriedVariant, include: Path | None) -> TriedVariant:
     def graphs(side: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
         pairs = ((graph, _check(index, graph.kernels, include)) for graph in side)
-        return tuple(
-            msgspec.structs.replace(graph, failures=(*graph.failures, *wrong))
-            for graph, wrong in pairs
-        )
+        return tuple(replace(graph, failures=(*graph.failures, *wrong)) for graph, wrong in pairs)
 
-    return msgspec.structs.replace(
-        tried, side=graphs(tried.side), side_again=graphs(tried.side_again)
-    )
+    return replace(tried, side=graphs(tried.side), side_again=graphs(tried.side_again))
 
 
 def check(graph: SideGraph, include: Path | None = None) -> tuple[CompileFailure, ...]:

@@ -5,7 +5,7 @@ import traceback
 from collections import Counter
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.text import error_text
 from opcheck.features.compile.compile_records import CompileFailure, GraphBreak, Recompile
@@ -68,9 +68,7 @@ def breaks() -> tuple[GraphBreak, ...]:
             location=locate_in_stack(reason.user_stack),
         )
         counted[graph_break] += 1
-    return tuple(
-        msgspec.structs.replace(graph_break, count=count) for graph_break, count in counted.items()
-    )
+    return tuple(replace(graph_break, count=count) for graph_break, count in counted.items())
 
 
 def _id(text: str) -> str:

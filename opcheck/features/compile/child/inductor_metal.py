@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from opcheck.common.replacing import replace_attributes
 from opcheck.features.compile.child.cpu_kernels import callable_on_cpu, on_cpu
@@ -87,9 +87,9 @@ class SideCompiler:
             compile_step = compilation.compile_ahead if self._ahead else compilation.compile_inner
             graph = side_compile(gm, example_inputs, phase, kwargs, made, compile_step)
         if self._autocast:
-            graph = msgspec.structs.replace(graph, notes=(*graph.notes, _OTHER_CASTS))
+            graph = replace(graph, notes=(*graph.notes, _OTHER_CASTS))
         if phase == "inference":
-            graph = msgspec.structs.replace(graph, externs=(*graph.externs, *self._attention))
+            graph = replace(graph, externs=(*graph.externs, *self._attention))
         self.graphs.append(graph)
         if not self._run_metal:
             _keep_fitting_strides(gm)
@@ -193,9 +193,7 @@ class _GeneratedCode:
     def group_externs(self) -> tuple[Extern, ...]:
         """Return the externs of one operator, dtype and line together."""
         counts = Counter(self.externs)
-        return tuple(
-            msgspec.structs.replace(extern, count=count) for extern, count in counts.items()
-        )
+        return tuple(replace(extern, count=count) for extern, count in counts.items())
 
 
 @contextlib.contextmanager
@@ -216,7 +214,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
             notes = blocks.notes(kernel, written)
             # For AOTInductor the text has the headers' content without their names.
             headers = made.headers or tuple(sorted(getattr(kernel, "headers", ())))
-            seen.kernels.append(msgspec.structs.replace(made, notes=notes, headers=headers))
+            seen.kernels.append(replace(made, notes=notes, headers=headers))
         return name
 
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:

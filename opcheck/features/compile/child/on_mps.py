@@ -122,5 +122,5 @@ def _attention(node: torch.fx.Node) -> None:
 
 #: What the CPU's trace has and a Mac's has not: how it is put right.
 _ON_MPS: dict[str, Callable[[torch.fx.Node], None]] = {
-    "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
 from opcheck.capture.child.inputs.specs import inputs_for
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed
@@ -90,7 +91,7 @@ def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariant
         say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {variant.run}")
         refused = _refuse(variant, known, lacking)
         tried.append(refused or _try(program, variant, plan))
-        compiled = msgspec.structs.replace(compiled, tried=tuple(tried))
+        compiled = replace(compiled, tried=tuple(tried))
         if plan.scratch:
             # The parent reads it where this process is ended.
             text = msgspec.json.encode(compiled).decode()
@@ -136,7 +137,7 @@ def _without_training(
     why = (
         f"the model is fixed for inference ({kind})" if kind else "no parameter requires a gradient"
     )
-    return msgspec.structs.replace(plan, variants=left), (f"training: {why}",)
+    return replace(plan, variants=left), (f"training: {why}",)
 
 
 def _module(model: Callable[..., Any]) -> torch.nn.Module:

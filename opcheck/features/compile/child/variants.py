@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import torch
+from msgspec.structs import replace
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from opcheck.capture.child.loading.fixed_programs import set_training
@@ -223,7 +223,7 @@ def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> Trie
                     exact,
                 )
             if other.outcome in {"works", "one shape only"}:
-                tried = msgspec.structs.replace(
+                tried = replace(
                     tried, outcome=other.outcome, outputs=other.outputs, gradients=other.gradients
                 )
         return tried
@@ -247,7 +247,7 @@ def _eager(program: ProgramCall, variant: Variant) -> tuple[Results | None, Comp
 def _of_the_program(error: Exception) -> CompileFailure:
     failure = dynamo.failure(error, "model")
     message = f"without torch.compile, too, in this dtype and on this machine: {failure.message}"
-    return msgspec.structs.replace(failure, kind="model", message=message)
+    return replace(failure, kind="model", message=message)
 
 
 def _compile_and_run(
@@ -284,7 +284,7 @@ def _compile_and_run(
                     again, recompiles = dynamo.failure(error), dynamo.recompiles()
                 elif side:
                     del side.graphs[own:]
-    finished = msgspec.structs.replace(
+    finished = replace(
         tried,
         graphs=graphs,
         breaks=dynamo.breaks(),
@@ -297,7 +297,7 @@ def _compile_and_run(
     )
     if result is not None and eager is not None and exact is not None:
         dtype = getattr(torch, variant.dtype)
-        finished = msgspec.structs.replace(
+        finished = replace(
             finished,
             outputs=difference(
                 result.outputs, eager.outputs, exact.outputs, dtype, draws=eager.draws
@@ -306,9 +306,7 @@ def _compile_and_run(
                 result.gradients, eager.gradients, exact.gradients, dtype, draws=eager.draws
             ),
         )
-    return msgspec.structs.replace(
-        finished, outcome=_outcome(finished, first_calls=failure is None)
-    )
+    return replace(finished, outcome=_outcome(finished, first_calls=failure is None))
 
 
 def _outcome(tried: TriedVariant, *, first_calls: bool) -> str:

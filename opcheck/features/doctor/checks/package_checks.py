@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-import msgspec
+from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
@@ -80,4 +80,4 @@ def _in_requirements(examined: Examined) -> Iterator[Finding]:
 @rule("OC327", "warning", "a script to read (--script)")
 def _in_script(examined: Examined) -> Iterator[Finding]:
     for scanned in examined.script or ():
-        yield msgspec.structs.replace(scanned, rule="")
+        yield replace(scanned, rule="")

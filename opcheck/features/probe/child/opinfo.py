@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import torch
+from msgspec.structs import replace
 
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.globs import fits
@@ -181,7 +181,7 @@ def probe(op: Any, task: ProbeTask, device: torch.device, limit: int) -> Result:
     errors = [result.error for result in results if result.error is not None]
     bad = worst.outcome in {"wrong", "raises", "falls back"}
     endless = worst.outcome == "wrong" and worst.error is None
-    return msgspec.structs.replace(
+    return replace(
         worst,
         samples=len(results),
         failed=sum(result.outcome == worst.outcome for result in results) if bad else 0,
