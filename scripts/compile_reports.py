@@ -27,6 +27,7 @@ from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.features.compile.child.inductor_metal import preload
 from opcheck.features.compile.child.variants import ProgramCall, attempt
+from opcheck.features.compile.compile_process import backend
 from opcheck.features.compile.compile_records import (
     CompiledVariants,
     CompileFailure,
@@ -34,7 +35,6 @@ from opcheck.features.compile.compile_records import (
     TriedVariant,
     Variant,
 )
-from opcheck.features.compile.target_inductor import backend
 from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, run_forked

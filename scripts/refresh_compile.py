@@ -19,9 +19,14 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.features.compile.compile_process import compile_variants
-from opcheck.features.compile.compile_records import CompileReport, Variant
+from opcheck.features.compile.compile_records import (
+    DTYPES,
+    METAL,
+    CompilePlan,
+    CompileReport,
+    Variant,
+)
 from opcheck.features.compile.page import document
-from opcheck.features.compile.plan import DTYPES, METAL, CompilePlan
 from opcheck.features.compile.target_outcomes import report
 from opcheck.model.records import Scalar
 from opcheck.render import write

@@ -2,7 +2,7 @@
 
 ``autocast: Annotated[str, Option("Run under ...", metavar="DTYPE", check=...)] = ""`` in a record
 of options is the flag ``--autocast`` with its variable OPCHECK_AUTOCAST (cli/options.py), a key of
-``[tool.opcheck]`` (cli/config.py), a key of the gate's tables (features/gate/settings.py) and a
+``[tool.opcheck]`` (cli/config.py), a key of the gate's tables (features/gate/gate_records.py) and a
 keyword argument of ``opcheck.audit`` (api.py).
 """
 

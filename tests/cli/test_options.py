@@ -18,7 +18,7 @@ from opcheck.cli.complete import attach
 from opcheck.cli.config import of_kind
 from opcheck.cli.options import verb
 from opcheck.common.errors import UsageError
-from opcheck.features.gate.settings import GateModel, table
+from opcheck.features.gate.gate_records import GateModel, table
 from opcheck.model.records import Report
 
 

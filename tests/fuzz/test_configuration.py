@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from opcheck.features.gate.assemble import Job, JobResult
 from opcheck.features.gate.gate_baseline import SCHEMA as GATE_SCHEMA
-from opcheck.features.gate.jobs import Job, JobResult
 from opcheck.model.fingerprint import VERSION
 from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
 from tests.features.gate.conftest import CALLS, made
@@ -205,7 +205,7 @@ def gated() -> Undone:
         calls = CALLS["fallback"]
         return JobResult(reports=tuple(made(calls, target) for target in job.targets))
 
-    patch.setattr("opcheck.features.gate.jobs.work", work)
+    patch.setattr("opcheck.features.gate.assemble.work", work)
     return Undone(patch)
 
 
@@ -216,10 +216,10 @@ def swept() -> Undone:
         "opcheck.features.sweep.sweep_engine.Engine.run", lambda *_args, **_options: iter(())
     )
     patch.setattr("opcheck.features.sweep.sweep_folder.Folder.begin", lambda *_args: None)
-    patch.setattr("opcheck.features.sweep.sweep_run.sweep", lambda *_args, **_options: 0)
+    patch.setattr("opcheck.features.sweep.sweep_engine.sweep", lambda *_args, **_options: 0)
     patch.setattr("opcheck.features.sweep.sweep_folder.Folder.__enter__", lambda folder: folder)
     patch.setattr(
-        "opcheck.features.sweep.table_rows.write", lambda _path: {"verdicts": 0, "failures": 0}
+        "opcheck.features.sweep.sweep_folder.write", lambda _path: {"verdicts": 0, "failures": 0}
     )
     return Undone(patch)
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from opcheck.common.text import and_more, plural
 from opcheck.data.compile_defects import DECIDING
 from opcheck.features.compile.compile_records import (
+    DTYPES,
     Advisory,
     CompileReport,
     FailureGroup,
     TriedVariant,
     VariantRow,
 )
-from opcheck.features.compile.plan import DTYPES
 from opcheck.render.document import (
     Block,
     Bullets,

@@ -18,7 +18,12 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
 from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
 from opcheck.data.registrations import OpLists
+from opcheck.features.compile.check.metal_check import lint
+from opcheck.features.compile.compile_process import AHEAD_SINCE, METAL_SINCE
 from opcheck.features.compile.compile_records import (
+    AOTINDUCTOR,
+    METAL,
+    PORTABLE,
     Advisory,
     CompiledVariants,
     CompileFailure,
@@ -31,9 +36,6 @@ from opcheck.features.compile.compile_records import (
     Variant,
     VariantRow,
 )
-from opcheck.features.compile.kernel_lint import lint
-from opcheck.features.compile.plan import AOTINDUCTOR, METAL, PORTABLE
-from opcheck.features.compile.target_inductor import AHEAD_SINCE, METAL_SINCE
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.model.records import GroupLocation, Report, SourceLocation, Verdict

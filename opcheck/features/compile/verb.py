@@ -15,13 +15,14 @@ from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.features.compile.compile_records import CompiledVariants, Variant
-from opcheck.features.compile.plan import (
+from opcheck.features.compile.compile_records import (
     AOTINDUCTOR,
     BACKENDS,
     DTYPES,
     RUNS,
+    CompiledVariants,
     CompilePlan,
+    Variant,
     choose,
     with_kernels_run,
 )
@@ -110,7 +111,7 @@ class KernelOptions(Record, frozen=True, kw_only=True):
 
             compiled = check_kernels(compiled, headers)
         if self.emit_metal:
-            from opcheck.features.compile.emit import emit
+            from opcheck.features.compile.check.metal_check import emit
 
             streams.note(f"{emit(compiled, self.emit_metal)} written to {self.emit_metal}")
         return compiled
@@ -132,8 +133,13 @@ def command(
 ) -> int:
     """Compile each variant, write the outcomes; 1 where none works, 3 where the outcome is not known."""
     from opcheck.features.compile import page
-    from opcheck.features.compile.compile_process import compile_variants
-    from opcheck.features.compile.target_inductor import Backend, backend, differing, includes
+    from opcheck.features.compile.compile_process import (
+        Backend,
+        backend,
+        compile_variants,
+        differing,
+        includes,
+    )
     from opcheck.features.compile.target_outcomes import audits, eager_runs, exit_code, report
 
     lists = load()

@@ -29,12 +29,11 @@ from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
 from opcheck.features.gate import gate_baseline as baseline_file
-from opcheck.features.gate.costs import MAX_SLOWDOWN
-from opcheck.features.gate.gate_baseline import Baseline
-from opcheck.features.gate.gate_records import GateReport
-from opcheck.features.gate.jobs import Job, JobResult, read_cached
-from opcheck.features.gate.settings import (
+from opcheck.features.gate.assemble import Job, JobResult, read_cached
+from opcheck.features.gate.gate_baseline import MAX_SLOWDOWN, Baseline
+from opcheck.features.gate.gate_records import (
     GateModel,
+    GateReport,
     GateSettings,
     Planned,
     Targets,
@@ -221,7 +220,7 @@ def _results(
     every: Sequence[Job], at_once: int, progress: ProgressOptions
 ) -> tuple[dict[str, JobResult], bool]:
     """Audit the models; return their results by name, and whether the user interrupted the run."""
-    from opcheck.features.gate.jobs import run
+    from opcheck.features.gate.assemble import run
 
     results = {job.name: result for job in every if (result := read_cached(job)) is not None}
     jobs = [job for job in every if job.name not in results]

@@ -1,11 +1,12 @@
 """The records of the pages: each page's JSON is its record (docs/reference/site-pages.md)."""
 
-from pathlib import Path
+import hashlib
+import re
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from opcheck.common.vocabulary import StatementSort
 from opcheck.common.yaml_text import load_shipped
-from opcheck.features.site import addresses
 from opcheck.lookup.answer_records import Note
 from opcheck.model.records import Evidence, Record
 
@@ -145,7 +146,7 @@ class OperatorPage(SitePage, frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         """Return its address."""
-        return addresses.operator(self.name)
+        return operator(self.name)
 
 
 class Listed(Record, frozen=True, kw_only=True):
@@ -349,7 +350,7 @@ class ModelPage(SitePage, frozen=True, kw_only=True):
     @property
     def place(self) -> str:
         """Return its address."""
-        return addresses.model(self.name)
+        return model(self.name)
 
 
 class ListedModel(Record, frozen=True, kw_only=True):
@@ -396,3 +397,43 @@ PAGES = (
     *(Home, OperatorPage, Operators, ReleasePage, Releases),
     *(Statements, Rule, Rules, ModelPage, Models),
 )
+
+
+#: The pages of the statements, by their sort.
+STATEMENTS = {"limitation": "limitations", "advisory": "advisories"}
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def operator(name: str) -> str:
+    """Return the address of an operator or an overload: ``aten::add.Tensor`` is on the page of ``aten::add``."""
+    namespace, _, base = name.partition(".")[0].partition("::")
+    return f"op/{namespace}/{base}"
+
+
+def release(line: str) -> str:
+    """Return the address of a release line."""
+    return f"release/{line}"
+
+
+def statement(name: str, sort: str) -> str:
+    """Return the address of a limitation or an advisory, which is a place on the page of all."""
+    return f"{STATEMENTS[sort]}.html#{name}"
+
+
+def model(name: str) -> str:
+    """Return the address of a model: characters that no file name can have become a dash and a digest."""
+    prefix, _, rest = name.partition(":")
+    parts = [prefix, rest] if rest else [prefix]
+    return "/".join(("model", *map(_file_name, parts)))
+
+
+def _file_name(text: str) -> str:
+    if _PLAIN.fullmatch(text) and not text.startswith("."):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") + f"-{digest}"
+
+
+def to_top(path: str) -> str:
+    """Return what leads from a page to the site's top: ``../../``, empty at the top."""
+    return "../" * (len(PurePosixPath(path).parts) - 1)

@@ -90,7 +90,7 @@ def _parse(content: str, suffix: str) -> list[str | _ModelEntry]:
 def _list_models(patterns: list[str]) -> dict[str, list[Model]]:
     """List the models of each pattern, in a process that imports the libraries."""
     with Worker[list[str], dict[str, list[Model]]](
-        "opcheck.features.sweep.model_catalogue:answer",
+        "opcheck.features.sweep.server:answer_patterns",
         dict[str, list[Model]],
         environment={**variables(), "OMP_NUM_THREADS": "1"},
     ) as worker:

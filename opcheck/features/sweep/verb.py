@@ -35,7 +35,7 @@ from opcheck.model.options import Option
 from opcheck.model.records import Record
 
 if TYPE_CHECKING:
-    from opcheck.features.sweep.sweep_run import Progress, Tell
+    from opcheck.features.sweep.sweep_engine import Progress, Tell
 
 #: Where joblib runs the work.  Its backends that return no generator cannot be here: results are kept as they come, and
 #: ray's (ray 2.60, util/joblib/ray_backend.py) returns a list at the end, and nothing if a worker dies.
@@ -114,11 +114,10 @@ def sweep_models(
         streams.note(f"left out: {text}")
 
     from opcheck.capture.exact import interpreter
-    from opcheck.features.sweep import table_rows
+    from opcheck.features.sweep import sweep_folder
     from opcheck.features.sweep.models import models as named
-    from opcheck.features.sweep.sweep_engine import Engine
+    from opcheck.features.sweep.sweep_engine import Engine, plan, sweep
     from opcheck.features.sweep.sweep_folder import Folder
-    from opcheck.features.sweep.sweep_run import plan, sweep
 
     # A wrong list of models must leave no folder behind.
     chosen = named(models)
@@ -156,7 +155,7 @@ def sweep_models(
             raise
         finally:
             engine.close()
-        counts = table_rows.write(place.path)
+        counts = sweep_folder.write(place.path)
     streams.emit(
         for_stderr(
             f"{plural(len(chosen), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(modes)}: "

@@ -15,16 +15,21 @@ from opcheck.common.files import is_file
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
-from opcheck.features.weights import part_outcomes, workflow
+from opcheck.features.weights import part_outcomes
 from opcheck.features.weights.listing import (
     FolderListing,
     Listing,
+    NamedFile,
     files_below,
+    format_of,
+    is_workflow,
+    named_files,
     open_local,
     read_stored,
     settings,
+    stated_by,
 )
-from opcheck.features.weights.stored_dtypes import CAST_TO, DtypeJudge
+from opcheck.features.weights.part_outcomes import CAST_TO, DtypeJudge
 from opcheck.features.weights.weights_records import (
     WORKS,
     MethodsAnswer,
@@ -89,7 +94,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
             context=f"working directory {Path.cwd()}",
             hint="write the path of a file or a folder, or a name on the hub: org/name",
         )
-    from opcheck.features.weights.hub_listing import open_hub
+    from opcheck.features.weights.listing import open_hub
 
     listing, file = open_hub(spec)
     if file:
@@ -117,7 +122,7 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
         content = documents.from_python_json(documents.read_text(path))
     except DocumentError as error:
         raise reading.make_damaged_error(spec, str(error)) from error
-    if workflow.is_workflow(content):
+    if is_workflow(content):
         return _of_workflow(content, path, spec, judge)
     if isinstance(content, dict) and "weight_map" in content:
         folder = FolderListing(path.parent, spec)
@@ -382,7 +387,7 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
     rows: list[WeightsPart] = []
     parts: list[PartOutcome] = []
     files: list[StoredFile] = []
-    for named in workflow.named_files(content):
+    for named in named_files(content):
         found = here.get(PurePosixPath(named.name).name)
         if found:
             judged = _judge_model(folder, _StoredModel([found]), judge)
@@ -396,7 +401,7 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
         rows.append(
             WeightsPart(
                 name=named.name,
-                format=stored_here[0].format if stored_here else workflow.format_of(named.name),
+                format=stored_here[0].format if stored_here else format_of(named.name),
                 outcome=worst.outcome,
                 bytes=sum(file.nbytes for file in stored_here),
                 dtypes=part_outcomes.total(file.elements() for file in stored_here),
@@ -431,9 +436,9 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
     )
 
 
-def _by_name(named: workflow.NamedFile, judge: DtypeJudge) -> PartOutcome:
+def _by_name(named: NamedFile, judge: DtypeJudge) -> PartOutcome:
     """Return what the name of a file that is not here states of its dtype."""
-    method, dtype = workflow.stated_by(named.name)
+    method, dtype = stated_by(named.name)
     if method:
         return part_outcomes.of_method(method, judge)
     if dtype in DTYPES:

@@ -1,23 +1,31 @@
 """The files of a folder or of a repository: their names, their configurations, and streams of their headers."""
 
+from __future__ import annotations
+
 import contextlib
+import importlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from opcheck.capture import repository
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import ModelLoadError
+from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import inside
+from opcheck.common.text import type_and_text
+from opcheck.common.yaml_text import load_shipped
 from opcheck.weights import reading
-from opcheck.weights.stored import StoredFile
+from opcheck.weights.stored import StoredFile, open_fetched
 
 #: Files of a folder that are looked at, and levels of folders.
 _MOST_FILES, _DEPTH = 20_000, 4
 #: Bytes of a configuration.
-_MOST_TEXT = 16 << 20
+MOST_TEXT = 16 << 20
 
 
 class Listing(Protocol):
@@ -60,7 +68,7 @@ class FolderListing:
 
     def text(self, name: str) -> str:
         """Return a short text."""
-        return documents.read_text(inside(self._folder, name), _MOST_TEXT)
+        return documents.read_text(inside(self._folder, name), MOST_TEXT)
 
     @contextlib.contextmanager
     def open_header(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
@@ -135,3 +143,255 @@ def files_below(folder: str, named: Sequence[str], names: Sequence[str], index: 
             )
         found.append(full)
     return found
+
+
+#: Bytes that a request asks for: most headers of safetensors files are shorter.
+_BLOCK, _LARGEST = 1 << 16, 8 << 20
+#: Bytes that may be requested of a file.
+_MOST = 512 << 20
+
+_OF_REPOSITORY = 2
+#: Seconds for all that is read of a repository.
+_PATIENCE = 120.0
+_PARTIAL, _COMPLETE = 206, 200
+
+
+def open_hub(spec: str) -> tuple[HubListing, str]:
+    """Return the listing of a repository, and the file that the name adds: ``org/name/file.gguf``.
+
+    Raises:
+        ModelLoadError: it is no name, there is no such repository or file, or the hub cannot be reached.
+    """
+    plain, _, revision = spec.removeprefix(repository.HUB).partition("@")
+    parts = plain.split("/")
+    file = "/".join(parts[_OF_REPOSITORY:])
+    name = "/".join(parts[:_OF_REPOSITORY]) + (f"@{revision}" if revision else "")
+    listing = HubListing(name, spec)
+    if file and file not in listing.names:
+        near = (
+            ", ".join(each for each in listing.names if each.endswith(reading.SUFFIXES))
+            or "no weights"
+        )
+        raise ModelLoadError(
+            f"{parts[0]}/{parts[1]} has no file {file}",
+            context=f"hub name {spec}",
+            hint=f"it has {near[:300]}",
+        )
+    return listing, file
+
+
+class HubListing:
+    """A repository on a hub."""
+
+    is_whole = False
+
+    def __init__(self, name: str, source: str) -> None:
+        """Ask the hub for the names of the files.
+
+        Raises:
+            ModelLoadError: there is no such repository, or the hub cannot be reached.
+        """
+        self._name = repository.parse_name(name)
+        self.source = source
+        self._until = time.monotonic() + _PATIENCE
+        info = self._ask(
+            lambda hub: hub.HfApi().model_info(
+                self._name.repository, revision=self._name.revision, timeout=repository.PATIENCE
+            )
+        )
+        self._commit = str(info.sha)
+        self.names = sorted(
+            entry.rfilename for entry in info.siblings or () if _is_inside(entry.rfilename)
+        )
+
+    def _ask(self, request: Callable[[Any], Any]) -> Any:
+        try:
+            import huggingface_hub as hub
+        except ImportError as error:
+            raise ModelLoadError(
+                "huggingface_hub is not installed",
+                context=f"{self.source} is on a hub",
+                hint="python -m pip install huggingface_hub",
+            ) from error
+        try:
+            return request(hub)
+        except OpcheckError:
+            raise
+        except Exception as error:  # huggingface_hub takes what a server sends as it comes
+            if repository.is_unreachable(error):
+                raise ModelLoadError(
+                    f"the hub does not answer ({type_and_text(error)})",
+                    context=f"{self.source} is neither a file nor a folder here",
+                    hint="connect and try again, or name a file or a folder",
+                ) from error
+            raise repository.refusal(error, self._name) from error
+
+    def text(self, name: str) -> str:
+        """Return a short text, which goes to the hub's own cache."""
+        path = self._ask(
+            lambda hub: hub.hf_hub_download(self._name.repository, name, revision=self._commit)
+        )
+        return documents.read_text(Path(path), MOST_TEXT)
+
+    @contextlib.contextmanager
+    def open_header(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+        """Open a file by requests of ranges; its size comes with the first answer."""
+        remote = self._ask(
+            lambda hub: _RemoteFile(hub, self._name.repository, name, self._commit, self._until)
+        )
+        yield open_fetched(remote.fetch, remote.size, _BLOCK), remote.size
+
+
+def _is_inside(name: str) -> bool:
+    return not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
+
+
+class _RemoteFile:
+    """A file on a server that answers requests of ranges."""
+
+    def __init__(self, hub: Any, name: str, file: str, commit: str, until: float) -> None:
+        utilities: Any = importlib.import_module("huggingface_hub.utils")
+
+        self._address = hub.hf_hub_url(name, file, revision=commit)
+        self._headers = utilities.build_hf_headers()
+        self._session = utilities.get_session()
+        self._check = utilities.hf_raise_for_status
+        self._left = _MOST
+        self._until = until
+        self.size = 0
+        self._block = _BLOCK
+        self._start = 0
+        self._read = self._request(0, _BLOCK)
+
+    def fetch(self, offset: int, count: int) -> bytes:
+        """Return these bytes.
+
+        Raises:
+            DocumentError: the server sends others, or too many were requested.
+        """
+        if not self._start <= offset <= offset + count <= self._start + len(self._read):
+            # A header that continues is long: each request asks for twice as much.
+            self._block = min(2 * self._block, _LARGEST)
+            self._start = offset
+            self._read = self._request(offset, min(max(count, self._block), self.size - offset))
+        at = offset - self._start
+        return self._read[at : at + count]
+
+    def _request(self, offset: int, count: int) -> bytes:
+        self._left -= count
+        if self._left < 0:
+            raise DocumentError(f"its header is longer than {_MOST >> 20} MiB")
+        headers = {**self._headers, "range": f"bytes={offset}-{offset + count - 1}"}
+        with self._session.stream(
+            "GET",
+            self._address,
+            headers=headers,
+            timeout=repository.PATIENCE,
+            follow_redirects=True,
+        ) as response:
+            self._check(response)
+            if response.status_code != _PARTIAL and (offset or response.status_code != _COMPLETE):
+                raise DocumentError("the server sends no ranges of files")
+            total = response.headers.get("content-range", "").rpartition("/")[2]
+            length = total or response.headers.get("content-length", "0")
+            self.size = int(length) if length.isdigit() else 0
+            content = b""
+            for part in response.iter_bytes():
+                content += part
+                if len(content) >= count:
+                    break
+                if time.monotonic() > self._until:
+                    raise DocumentError(f"the hub takes longer than {_PATIENCE:g} s")
+        return content[:count]
+
+
+#: Nodes and values that are looked at.
+_MOST_NODES, _MOST_VALUES = 20_000, 64
+_MOST_NODE_TEXT = 500
+#: stated_dtypes.yaml: what settings of nodes and names of files state.
+_STATED: dict[str, Any] = load_shipped(Path(__file__).with_name("stated_dtypes.yaml"))
+_SETTINGS: dict[str, str] = _STATED["settings"]
+_GGUF = re.compile(r"(I?Q\d_(?:[KS01]|NL|XS|XXS)|TQ\d_0|BF16|F16|F32|MXFP4)", re.IGNORECASE)
+_PLAIN = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+
+
+class NamedFile(NamedTuple):
+    """A file of weights that a node loads."""
+
+    name: str
+    #: the type of the node
+    node: str
+    #: that the node casts to when it loads; empty: that of the file
+    dtype: str = ""
+
+
+def is_workflow(content: Any) -> bool:
+    """Return whether a document is a workflow."""
+    return any(True for _ in _nodes(content))
+
+
+def named_files(content: Any) -> tuple[NamedFile, ...]:
+    """Return the files that the nodes name, each once, in their order."""
+    found: dict[tuple[str, str], NamedFile] = {}
+    for kind, values in _nodes(content):
+        texts = [text for text in _texts(values) if len(text) <= _MOST_NODE_TEXT]
+        dtype = next((_SETTINGS[text] for text in texts if text in _SETTINGS), "")
+        for text in texts:
+            if text.lower().endswith((*reading.SUFFIXES, ".sft")) and "\n" not in text:
+                name = text.replace("\\", "/")
+                found.setdefault((name, dtype), NamedFile(name, kind, dtype))
+    return tuple(found.values())
+
+
+def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the type and the values of each node."""
+    if not isinstance(content, dict):
+        return
+    if isinstance(content.get("nodes"), list):
+        graphs = content.get("definitions")
+        groups = graphs.get("subgraphs", ()) if isinstance(graphs, dict) else ()
+        inner = [node for group in groups if isinstance(group, dict) for node in _list_nodes(group)]
+        for node in [*_list_nodes(content), *inner][:_MOST_NODES]:
+            # Nodes that are muted or bypassed load nothing (modes 2 and 4 of LiteGraph).
+            if isinstance(node.get("type"), str) and node.get("mode") not in {2, 4}:
+                yield node["type"], node.get("widgets_values")
+        return
+    prompt = content.get("prompt", content)
+    nodes = prompt.values() if isinstance(prompt, dict) else ()
+    for node in [*nodes][:_MOST_NODES]:
+        if isinstance(node, dict) and isinstance(node.get("class_type"), str):
+            yield node["class_type"], node.get("inputs")
+
+
+def _list_nodes(graph: dict[str, Any]) -> list[dict[str, Any]]:
+    nodes = graph.get("nodes")
+    return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+
+
+def _texts(values: Any) -> Iterable[str]:
+    """Yield the texts of a node's values, one level deep."""
+    items = values.values() if isinstance(values, dict) else values
+    for item in [*items][:_MOST_VALUES] if isinstance(items, (list, type({}.values()))) else ():
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            yield from (each for each in [*item.values()][:_MOST_VALUES] if isinstance(each, str))
+
+
+def stated_by(name: str) -> tuple[str, str]:
+    """Return the method and the dtype that a file's name states; empty texts where it states none."""
+    plain = PurePosixPath(name).name
+    if plain.lower().endswith(".gguf"):
+        match = _GGUF.search(plain)
+        kind = match[1].upper() if match else ""
+        return "", _PLAIN.get(kind, kind)
+    for sign in _STATED["names"]:
+        if re.search(sign["pattern"], plain, re.IGNORECASE):
+            return sign.get("method", ""), sign.get("dtype", "")
+    return "", ""
+
+
+def format_of(name: str) -> str:
+    """Return the format that a file's suffix states."""
+    suffix = PurePosixPath(name.lower()).suffix.removeprefix(".")
+    return {"sft": "safetensors", "pth": "pt", "ckpt": "pt", "bin": "pt"}.get(suffix, suffix)

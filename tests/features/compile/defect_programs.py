@@ -20,13 +20,13 @@ from torch.nn import functional
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.wheels.inductor import BACKEND
+from opcheck.features.compile.compile_process import backend
 from opcheck.features.compile.compile_records import (
     CompiledVariants,
     SideGraph,
     TriedVariant,
     Variant,
 )
-from opcheck.features.compile.target_inductor import backend
 from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 

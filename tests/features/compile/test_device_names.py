@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.capture.child.loading.load import load
-from opcheck.features.compile.child.device_names import mps_read_as
+from opcheck.features.compile.child.try_plan import mps_read_as
 
 HELPER = """
 import torch

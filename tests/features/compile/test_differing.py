@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opcheck.features.compile.target_inductor import _rules, differing
+from opcheck.features.compile.compile_process import _rules, differing
 
 LOWERING = '''
 @register_lowering(aten.relu)

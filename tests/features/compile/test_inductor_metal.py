@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from opcheck.features.compile.check.metal_check import BUFFERS, lint
 from opcheck.features.compile.child.graph_records import failure as explained
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.kernel_lint import BUFFERS, lint
 from opcheck.tracing.torch_private import compilation
 from tests.features.compile.side import externs, failures, kernels, side
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opcheck.features.compile.child.masked import MaskedBlocks, plain
+from opcheck.features.compile.child.inductor_metal import MaskedBlocks, plain
 from tests.features.compile.side import side
 
 # torch's own warnings, where its compiler is first imported

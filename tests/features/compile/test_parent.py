@@ -12,8 +12,14 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError
 from opcheck.features.compile import compile_process
-from opcheck.features.compile.compile_records import CompiledVariants, TriedVariant, Variant
-from opcheck.features.compile.plan import TRIED, CompilePlan, CompileRequest
+from opcheck.features.compile.compile_records import (
+    TRIED,
+    CompiledVariants,
+    CompilePlan,
+    CompileRequest,
+    TriedVariant,
+    Variant,
+)
 from opcheck.worker.platform import SignalledError
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from opcheck.features.compile import plan
+from opcheck.features.compile import compile_records
+from opcheck.features.compile.check.metal_check import lint, undeclared_names
 from opcheck.features.compile.compile_records import (
     CompiledVariants,
     CompileFailure,
@@ -15,7 +16,6 @@ from opcheck.features.compile.compile_records import (
     TriedVariant,
     Variant,
 )
-from opcheck.features.compile.kernel_lint import lint, undeclared_names
 from opcheck.model.records import SourceLocation
 
 HERE = SourceLocation(file="a.py", line=3, function="f", text="return x")
@@ -88,43 +88,47 @@ def test_a_name_is_used_where_it_is_declared(line: str, found: list[tuple[int, s
 
 
 def test_the_usual_plan_tries_metal_in_every_dtype_and_run() -> None:
-    variants = plan.default(plan.RUNS, plan.DTYPES)
+    variants = compile_records.default(compile_records.RUNS, compile_records.DTYPES)
     usual = [variant for variant in variants if variant.metal and not variant.dynamic]
     assert [(variant.dtype, variant.training) for variant in usual] == [
-        (dtype, training) for training in (False, True) for dtype in plan.DTYPES
+        (dtype, training) for training in (False, True) for dtype in compile_records.DTYPES
     ]
     dynamic = [variant for variant in variants if variant.dynamic]
     assert [variant.training for variant in dynamic] == [False, True]
-    assert {item.backend for item in variants} == {*plan.BACKENDS}
+    assert {item.backend for item in variants} == {*compile_records.BACKENDS}
     assert len(set(variants)) == len(variants)
     stages = [item for item in variants if not item.metal]
-    assert {stage.dtype for stage in stages} == {plan.DTYPES[0]}
+    assert {stage.dtype for stage in stages} == {compile_records.DTYPES[0]}
 
 
 def test_on_another_device_inductor_writes_code_for_it() -> None:
-    variants = plan.default(plan.RUNS, plan.DTYPES, metal=False)
+    variants = compile_records.default(compile_records.RUNS, compile_records.DTYPES, metal=False)
     assert [v.backend for v in variants if v.training and not v.dynamic][-3:] == ["inductor"] * 3
     assert not any(variant.metal for variant in variants)
 
 
 def test_aotinductor_compiles_inference_for_metal() -> None:
-    (ahead,) = plan.variants_of_backends(("aotinductor",), plan.RUNS, ("float32",))
+    (ahead,) = compile_records.variants_of_backends(
+        ("aotinductor",), compile_records.RUNS, ("float32",)
+    )
     assert (str(ahead), ahead.training) == ("AOTInductor for Metal", False)
 
 
 def test_every_plan_holds_the_usual_one() -> None:
-    every = plan.every(plan.RUNS, plan.DTYPES)
-    assert set(plan.default(plan.RUNS, plan.DTYPES)) <= set(every)
-    assert {item.mode for item in every} == {*plan.MODES}
+    every = compile_records.every(compile_records.RUNS, compile_records.DTYPES)
+    assert set(compile_records.default(compile_records.RUNS, compile_records.DTYPES)) <= set(every)
+    assert {item.mode for item in every} == {*compile_records.MODES}
 
 
 def test_named_backends_are_taken_as_they_are_and_inductor_for_metal() -> None:
-    result = plan.variants_of_backends(("mps", "inductor"), ("inference",), ("float16",))
+    result = compile_records.variants_of_backends(("mps", "inductor"), ("inference",), ("float16",))
     assert result == (
         Variant(backend="mps", dtype="float16"),
         Variant(backend="inductor", dtype="float16", metal=True),
     )
-    (here,) = plan.variants_of_backends(("inductor",), ("inference",), ("float16",), metal=False)
+    (here,) = compile_records.variants_of_backends(
+        ("inductor",), ("inference",), ("float16",), metal=False
+    )
     assert here == Variant(backend="inductor", dtype="float16")
 
 

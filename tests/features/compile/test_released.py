@@ -14,15 +14,15 @@ import pytest
 from opcheck.common.errors import OpListError
 from opcheck.data.registrations import OpLists
 from opcheck.data.wheels import archive, inductor
-from opcheck.features.compile import target_inductor
+from opcheck.features.compile import compile_process
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.environments import distribution_version
 
 
 def test_the_installed_release_needs_no_other(lists: OpLists) -> None:
     line = ".".join(distribution_version("torch").split(".")[:2])
-    assert target_inductor.backend(lists.release(line)) == target_inductor.Backend()
-    assert target_inductor.backend(lists.release("2.6")) == target_inductor.Backend()
+    assert compile_process.backend(lists.release(line)) == compile_process.Backend()
+    assert compile_process.backend(lists.release("2.6")) == compile_process.Backend()
 
 
 def test_a_wheel_that_cannot_be_had_is_a_reason(
@@ -32,7 +32,7 @@ def test_a_wheel_that_cannot_be_had_is_a_reason(
         raise OpListError("no wheel", context="offline")
 
     monkeypatch.setattr(inductor, "unpack_inductor", no_network)
-    assert target_inductor.backend(lists.release("2.8")).problem == "no wheel: offline"
+    assert compile_process.backend(lists.release("2.8")).problem == "no wheel: offline"
 
 
 def test_a_wheel_with_another_digest_is_refused(
@@ -78,7 +78,7 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
 import torch
-from opcheck.features.compile.target_inductor import backend
+from opcheck.features.compile.compile_process import backend
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.tracing.torch_private import compilation
@@ -88,7 +88,7 @@ assert not own.problem, own.problem
 if own.folder:
     compilation.use_metal_backend(Path(own.folder) / BACKEND)
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.kernel_lint import lint
+from opcheck.features.compile.check.metal_check import lint
 side = SideCompiler()
 def program(x, y):
     return torch.nn.functional.layer_norm(x, (600,)), (x[:, None, :8] - y[None]).sum()

@@ -15,8 +15,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import InputError, ModelLoadError
 from opcheck.features.compile.child import try_plan as room
 from opcheck.features.compile.child.variants import ProgramCall, attempt
-from opcheck.features.compile.compile_records import Variant
-from opcheck.features.compile.plan import CompilePlan
+from opcheck.features.compile.compile_records import CompilePlan, Variant
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

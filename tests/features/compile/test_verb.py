@@ -11,16 +11,16 @@ import msgspec
 import pytest
 
 from opcheck.capture.request import CaptureRequest
+from opcheck.features.compile.compile_process import Backend
 from opcheck.features.compile.compile_records import (
     CompiledVariants,
+    CompilePlan,
     FusedNode,
     MetalKernel,
     SideGraph,
     TriedVariant,
     Variant,
 )
-from opcheck.features.compile.plan import CompilePlan
-from opcheck.features.compile.target_inductor import Backend
 from opcheck.model.records import SourceLocation
 from tests.command_line import CommandLine
 
@@ -70,7 +70,7 @@ class Child:
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
     made = Child()
     monkeypatch.setattr("opcheck.features.compile.compile_process.compile_variants", made)
-    monkeypatch.setattr("opcheck.features.compile.target_inductor.backend", lambda *_: Backend())
+    monkeypatch.setattr("opcheck.features.compile.compile_process.backend", lambda *_: Backend())
     monkeypatch.setattr("opcheck.features.compile.target_outcomes.audits", lambda *_, **__: {})
     return made
 

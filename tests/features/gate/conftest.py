@@ -11,8 +11,8 @@ import pytest
 from opcheck.cli import invoke
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.versions import Target
+from opcheck.features.gate.assemble import Job, JobResult
 from opcheck.features.gate.gate_records import Failed
-from opcheck.features.gate.jobs import Job, JobResult
 from opcheck.model.records import OpCall, Report, ReportTarget
 from tests.command_line import Result as Printed
 from tests.made import call, make_report
@@ -76,7 +76,7 @@ def project(
 ) -> Project:
     """A project in an empty directory, with a source that the findings point at."""
     result = Project(capsys)
-    monkeypatch.setattr("opcheck.features.gate.jobs.work", result.work)
+    monkeypatch.setattr("opcheck.features.gate.assemble.work", result.work)
     monkeypatch.chdir(tmp_path)
     Path("model.py").write_text("".join(f"y = f{line}(x)\n" for line in range(1, 20)))
     return result

@@ -14,9 +14,8 @@ import pytest
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, UsageError
-from opcheck.features.gate.assemble import jobs_of
-from opcheck.features.gate.jobs import Job, read_cached, work
-from opcheck.features.gate.settings import settings
+from opcheck.features.gate.assemble import Job, jobs_of, read_cached, work
+from opcheck.features.gate.gate_records import settings
 from opcheck.model.records import Report
 from opcheck.worker import environments
 from opcheck.worker.environments import LockedEnvironment, find_lock, locked_interpreter, resolve

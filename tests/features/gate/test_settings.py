@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.features.gate.settings import settings
+from opcheck.features.gate.gate_records import settings
 from tests.features.gate.conftest import Project
 from tests.made import make_lists
 

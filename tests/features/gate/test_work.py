@@ -10,7 +10,7 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.versions import Target
-from opcheck.features.gate.jobs import Job, read_cached, work
+from opcheck.features.gate.assemble import Job, read_cached, work
 from opcheck.model.records import Report
 from tests.features.gate.conftest import made
 from tests.made import call, make_target

@@ -10,7 +10,7 @@ import yaml
 from opcheck.cli import config
 from opcheck.cli.config import read_ignores
 from opcheck.data.registrations import OpLists
-from opcheck.features.gate.settings import settings
+from opcheck.features.gate.gate_records import settings
 from tests.command_line import CommandLine
 
 NET = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.features.site import folder, render
+from opcheck.features.site import render
 from opcheck.features.site.page_records import SitePage
 from opcheck.features.site.pages import pages
 from opcheck.features.site.sweep import Sweep
@@ -22,5 +22,5 @@ def small_pages() -> tuple[SitePage, ...]:
 @pytest.fixture(scope="session")
 def small(small_pages: tuple[SitePage, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("site") / "small"
-    folder.write(output, render.files(small_pages))
+    render.write(output, render.files(small_pages))
     return output

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import UsageError
-from opcheck.features.site import folder
+from opcheck.features.site import render
 
 FILES = {"index.html": "one", "op/aten/mm.html": "two"}
 
@@ -24,9 +24,9 @@ def content(path: Path) -> dict[str, str]:
 def test_new_empty_and_earlier_folders_are_taken(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("deep/new", "empty"):
-        folder.write(tmp_path / name, FILES)
-        folder.write(tmp_path / name, {"index.html": "three"})
-        assert content(tmp_path / name).keys() == {"index.html", folder.MARKER}
+        render.write(tmp_path / name, FILES)
+        render.write(tmp_path / name, {"index.html": "three"})
+        assert content(tmp_path / name).keys() == {"index.html", render.MARKER}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "empty"]
 
 
@@ -38,21 +38,21 @@ def test_a_folder_below_what_is_no_folder_is_refused_before_the_work(
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     with pytest.raises(UsageError, match="not a folder") as raised:
-        folder.check(tmp_path / name)
+        render.check(tmp_path / name)
     assert len(str(raised.value).splitlines()) == 3
 
 
 @pytest.mark.parametrize("name", ["../mine", "/etc/mine.html", "op/../../../mine", "~/mine"])
 def test_a_page_is_written_nowhere_else(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="leads out of its folder"):
-        folder.write(tmp_path / "site", {**FILES, name: "theirs"})
+        render.write(tmp_path / "site", {**FILES, name: "theirs"})
     assert not list(tmp_path.iterdir())
 
 
 def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    folder.write(tmp_path / "link", FILES)
+    render.write(tmp_path / "link", FILES)
     assert (tmp_path / "link").is_symlink()
     assert content(tmp_path / "real")["index.html"] == "one"
 
@@ -60,11 +60,11 @@ def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other", ["CNAME", "op/aten/notes.txt", "opcheck-site.json"])
 def test_a_folder_with_anything_else_is_refused(tmp_path: Path, other: str) -> None:
     output = tmp_path / "site"
-    folder.write(output, FILES)
+    render.write(output, FILES)
     (output / other).write_text("mine", encoding="utf-8")
     before = content(output)
     with pytest.raises(UsageError) as caught:
-        folder.write(output, {"index.html": "three"})
+        render.write(output, {"index.html": "three"})
     assert len(str(caught.value).splitlines()) == 3
     assert content(output) == before
 
@@ -74,9 +74,9 @@ def test_a_folder_of_somebody_else_and_a_file_are_refused(tmp_path: Path) -> Non
     (tmp_path / "mine" / "thesis.tex").write_text("years", encoding="utf-8")
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(UsageError, match="not empty, and no earlier site"):
-        folder.check(tmp_path / "mine")
+        render.check(tmp_path / "mine")
     with pytest.raises(UsageError, match="not a folder"):
-        folder.check(tmp_path / "file")
+        render.check(tmp_path / "file")
     assert (tmp_path / "mine" / "thesis.tex").read_text(encoding="utf-8") == "years"
 
 
@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_the_earlier_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     output = tmp_path / "site"
-    folder.write(output, FILES)
+    render.write(output, FILES)
     real = Path.write_text
 
     def full(path: Path, *args: object, **others: object) -> int:
@@ -97,7 +97,7 @@ def test_a_full_disk_leaves_the_earlier_site(
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises((UsageError, KeyboardInterrupt)) as caught:
-        folder.write(output, {**FILES, "index.html": "three"})
+        render.write(output, {**FILES, "index.html": "three"})
     if isinstance(error, OSError):
         assert "No space left on device" in str(caught.value)
         assert len(str(caught.value).splitlines()) == 3
@@ -110,7 +110,7 @@ def test_where_the_move_fails_the_earlier_site_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "site"
-    folder.write(output, FILES)
+    render.write(output, FILES)
     real = Path.rename
 
     def refuse(path: Path, target: Path) -> Path:
@@ -120,7 +120,7 @@ def test_where_the_move_fails_the_earlier_site_comes_back(
 
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(UsageError, match="busy"):
-        folder.write(output, {"index.html": "three"})
+        render.write(output, {"index.html": "three"})
     monkeypatch.undo()
     assert content(output)["index.html"] == "one"
     assert [path.name for path in tmp_path.iterdir()] == ["site"]

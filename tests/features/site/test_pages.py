@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from opcheck.data.registrations import OpLists
-from opcheck.features.site import addresses, filters, render
+from opcheck.features.site import page_records, render
 from opcheck.features.site.operators import operators
 from opcheck.features.site.page_records import ModelPage, OperatorPage, ReleasePage, SitePage
 from opcheck.features.site.pages import pages
@@ -152,7 +152,7 @@ def test_a_model_has_its_grid(
 
 
 def test_a_name_that_is_code_stays_text(small: Path, parsed: dict[str, Element]) -> None:
-    path = addresses.model(HOSTILE)
+    path = page_records.model(HOSTILE)
     assert path.startswith("model/user.py/Net")
     assert HOSTILE.replace("\x1b", "\\x1b") in text(parsed[f"{path}.html"])
     assert "<script>alert" not in (small / f"{path}.html").read_text(encoding="utf-8")
@@ -170,7 +170,7 @@ def test_models_with_near_names_have_pages_of_their_own() -> None:
         "a-b",
         "timm:x/../y",
     )
-    results = {addresses.model(name) for name in names}
+    results = {page_records.model(name) for name in names}
     assert len(results) == len(names)
     assert not any(".." in path or path.startswith("/") for path in results)
 
@@ -205,7 +205,7 @@ def test_a_dtype_whose_results_are_wrong_is_marked_in_its_cell(lists: OpLists) -
     (page,) = operators(OperatorLookup(lists), {"aten::acos"})
     newest = page.tables[page.overloads[0].table][-1]
     assert (newest.state, newest.dtypes["complex64"]) == ("native", "native_wrong")
-    assert filters.dtypes(newest.dtypes) == "refused: float64; wrong for some inputs: complex64"
+    assert render.dtypes(newest.dtypes) == "refused: float64; wrong for some inputs: complex64"
 
 
 def test_each_entry_of_a_list_has_what_its_filters_compare(parsed: dict[str, Element]) -> None:

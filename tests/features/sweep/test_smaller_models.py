@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.features.sweep.measure import small
+from opcheck.features.sweep.server import small
 from opcheck.features.sweep.sweep_records import MissingVerdict, Model
 from opcheck.features.sweep.sweep_summary import MODELS, OURS, PYTORCH, attribute
 

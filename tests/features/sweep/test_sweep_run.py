@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
-from opcheck.features.sweep.sweep_engine import Engine, LostError
+from opcheck.features.sweep.sweep_engine import Engine, LostError, sweep
 from opcheck.features.sweep.sweep_folder import Folder, read
 from opcheck.features.sweep.sweep_records import (
     MissingVerdict,
@@ -18,7 +18,6 @@ from opcheck.features.sweep.sweep_records import (
     SweepResult,
     SweepTask,
 )
-from opcheck.features.sweep.sweep_run import sweep
 from tests.features.sweep.made import about
 
 MAC = Target(torch=Version(2, 13), macos=Version(15))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from opcheck.data.sweep_tables import TABLES
-from opcheck.features.sweep import table_rows
+from opcheck.features.sweep import sweep_folder
 from opcheck.features.sweep.page import render
 from opcheck.features.sweep.sweep_folder import Folder, SweepDescription
 from tests.features.sweep.made import TARGETS, about, fails_to_load, runs
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_each_model_mode_and_target_is_a_row_also_without_a_verdict(folder: Path) -> None:
     counts = {"outcomes": 4, "operators": 1, "uses": 2, "failures": 1, "verdicts": 2}
-    assert table_rows.write(folder) == counts
+    assert sweep_folder.write(folder) == counts
     rows = pq.read_table(folder / "outcomes.parquet").to_pylist()
     assert [(row["model"], row["torch"], row["headline"], row["capture"]) for row in rows] == [
         ("transformers:BertModel", "2.4", "runs natively", 0),
@@ -39,7 +39,7 @@ def test_each_model_mode_and_target_is_a_row_also_without_a_verdict(folder: Path
 
 
 def test_the_files_have_the_columns_of_the_schema_and_say_what_was_swept(folder: Path) -> None:
-    table_rows.write(folder)
+    sweep_folder.write(folder)
     for name, columns in TABLES.items():
         schema = pq.read_schema(folder / f"{name}.parquet")
         assert schema.names == [column.name for column in columns]
@@ -48,7 +48,7 @@ def test_the_files_have_the_columns_of_the_schema_and_say_what_was_swept(folder:
 
 
 def test_pandas_polars_and_duckdb_read_them(folder: Path) -> None:
-    table_rows.write(folder)
+    sweep_folder.write(folder)
     path = folder / "outcomes.parquet"
     pandas = pytest.importorskip("pandas")
     assert pandas.read_parquet(path)["fallback_env"].sum() == 1

@@ -1,8 +1,13 @@
 """Loads a model with its weights and tries each variant of a plan on it.  In the child process."""
 
+import builtins
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import msgspec
@@ -16,22 +21,27 @@ from opcheck.capture.child.run import AsModule
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import InputError, ModelLoadError, UnsupportedTorchError
 from opcheck.common.files import write_text
+from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import filesize
 from opcheck.common.versions import Version
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.features.compile import metal_runner
 from opcheck.features.compile.child import inductor_metal, variants
-from opcheck.features.compile.child.device_names import mps_read_as
+from opcheck.features.compile.compile_process import includes
 from opcheck.features.compile.compile_records import (
+    AOTINDUCTOR,
+    PORTABLE,
+    TRIED,
     CompiledVariants,
     CompileFailure,
+    CompilePlan,
+    CompileRequest,
     TriedVariant,
     Variant,
 )
 from opcheck.features.compile.metal_runner import NOT_PROVEN
-from opcheck.features.compile.plan import AOTINDUCTOR, PORTABLE, TRIED, CompilePlan, CompileRequest
-from opcheck.features.compile.target_inductor import includes
 from opcheck.simulator.real_device import hide_device
+from opcheck.tracing.source_locations import is_own_code
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker import platform
 from opcheck.worker.protocol import Say
@@ -196,3 +206,46 @@ def _refuse_if_large(request: CaptureRequest) -> None:
             context=request.model,
             hint="compile a smaller model of the same kind: --config num_hidden_layers=2",
         )
+
+
+#: With its number, for a number of the CPU is another device to Dynamo.
+_MPS = re.compile(r"mps(:\d+)?")
+
+
+@contextlib.contextmanager
+def mps_read_as(device: str) -> Iterator[None]:
+    """Read the text ``mps`` as ``device`` in each of the program's own files that Python loads inside the block.
+
+    The graphs are moved to mps later.  A test such as ``x.device.type == "mps"`` is true as on a Mac, since
+    both sides are the device of this machine.  Files of installed libraries stay as they are.
+
+    Args:
+        device: ``cpu`` or ``cuda``.
+    """
+
+    def reading(original: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*args: Any, **kwargs: Any) -> Any:
+            code = original(*args, **kwargs)
+            own = isinstance(code, CodeType) and is_own_code(code.co_filename)
+            return _rename_device(code, device) if own else code
+
+        return read
+
+    # compile() is what notebooks and scripts go through; a module may come from its cached byte code.
+    changes = [
+        (SourceFileLoader, "get_code", reading(SourceFileLoader.get_code)),
+        (builtins, "compile", reading(builtins.compile)),
+    ]
+    with replace_attributes(changes):
+        yield
+
+
+def _rename_device(value: Any, device: str) -> Any:
+    """Return a constant of a code object, or the object, with the name replaced in all its constants."""
+    if isinstance(value, str):
+        return device if _MPS.fullmatch(value) else value
+    if isinstance(value, (tuple, frozenset)):
+        return type(value)(_rename_device(item, device) for item in value)
+    if isinstance(value, CodeType):
+        return value.replace(co_consts=_rename_device(value.co_consts, device))
+    return value

@@ -17,12 +17,12 @@ from opcheck.capture.child.run import seed
 from opcheck.features.compile.child import dynamo
 from opcheck.features.compile.child.inductor_metal import SideCompiler
 from opcheck.features.compile.compile_records import (
+    AOTINDUCTOR,
     CompileFailure,
     ResultDifference,
     TriedVariant,
     Variant,
 )
-from opcheck.features.compile.plan import AOTINDUCTOR
 from opcheck.tracing.torch_private import compilation
 from opcheck.tracing.torch_private.modules import apply_to_tensors
 from opcheck.tracing.torch_private.trees import tensors, tree_map_only
