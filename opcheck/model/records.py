@@ -59,6 +59,11 @@ COMPLEX = re.compile(r"\(?[-+.\w]*\dj\)?")
 Count = Annotated[int, Meta(ge=0)]
 
 
+def about(text: str, **limits: Any) -> Meta:
+    """Return what the schema of a saved document says of a field, and the limits of its values."""
+    return Meta(description=text, **limits)
+
+
 class Record(msgspec.Struct, frozen=True):
     """Base of all records: frozen and picklable (keyword-only is not inherited: each states so)."""
 
@@ -278,8 +283,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     """Why a statement is believed."""
 
     kind: EvidenceKind
-    torch: Annotated[str, Meta(description="the release line that it was read from")] = ""
-    where: Annotated[str, Meta(description="a file in the wheel, an address, a machine")] = ""
+    torch: Annotated[str, about("the release line that it was read from")] = ""
+    where: Annotated[str, about("a file in the wheel, an address, a machine")] = ""
     detail: str = ""
 
 
@@ -289,35 +294,29 @@ class Verdict(Record, frozen=True, kw_only=True):
     status: Status
     kind: FallbackKind | None = None
     because: str
-    named: Annotated[
-        str, Meta(description="overload that the Mac's message names, where it is another")
-    ] = ""
-    prints: Annotated[str, Meta(description="what a Mac prints when it raises or warns")] = ""
+    named: Annotated[str, about("overload that the Mac's message names, where it is another")] = ""
+    prints: Annotated[str, about("what a Mac prints when it raises or warns")] = ""
     confidence: Confidence = "registration"
     evidence: tuple[Evidence, ...] = ()
-    limitations: Annotated[tuple[str, ...], Meta(description="ids; statements has them")] = ()
-    advisories: Annotated[tuple[str, ...], Meta(description="ids; statements has them")] = ()
+    limitations: Annotated[tuple[str, ...], about("ids; statements has them")] = ()
+    advisories: Annotated[tuple[str, ...], about("ids; statements has them")] = ()
 
 
 class GroupLocation(Record, frozen=True, kw_only=True):
     """A line that makes calls."""
 
     line: Annotated[
-        str,
-        Meta(
-            description="file:line, relative to the working directory or to site-packages; or empty"
-        ),
+        str, about("file:line, relative to the working directory or to site-packages; or empty")
     ] = ""
     function: str = ""
-    text: Annotated[str, Meta(description="the line")] = ""
+    text: Annotated[str, about("the line")] = ""
     statement: Annotated[
-        str,
-        Meta(description="the statement that the line is a part of; empty: the line is all of it"),
+        str, about("the statement that the line is a part of; empty: the line is all of it")
     ] = ""
-    module: Annotated[str, Meta(description="qualified name; a number that varies is *")] = ""
+    module: Annotated[str, about("qualified name; a number that varies is *")] = ""
     #: a call of backward has the location of the forward call that it belongs to.
     phase: Phase = "forward"
-    count: Annotated[Count, Meta(description="calls from there")] = 1
+    count: Annotated[Count, about("calls from there")] = 1
 
     @classmethod
     def at(
@@ -368,12 +367,10 @@ def _longer_statement(location: SourceLocation) -> str:
 class ExampleTensor(Record, frozen=True, kw_only=True):
     """A tensor that a call reads or writes."""
 
-    argument: Annotated[
-        str, Meta(description="by the operator's schema; the tensors of a list share one")
-    ]
+    argument: Annotated[str, about("by the operator's schema; the tensors of a list share one")]
     dtype: str
     shape: tuple[Count, ...]
-    stride: Annotated[tuple[int, ...] | None, Meta(description="null: contiguous")]
+    stride: Annotated[tuple[int, ...] | None, about("null: contiguous")]
     layout: str
     device: str
 
@@ -383,8 +380,7 @@ class Example(Record, frozen=True, kw_only=True):
 
     inputs: tuple[ExampleTensor, ...]
     arguments: Annotated[
-        dict[str, Scalar | tuple[Scalar, ...]],
-        Meta(description="the other arguments; inf and nan are words"),
+        dict[str, Scalar | tuple[Scalar, ...]], about("the other arguments; inf and nan are words")
     ]
 
 
@@ -400,7 +396,7 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
     #: None: all that is stated of it is that it is native.
     example: Example | None = None
     route: Annotated[
-        RouteKind, Meta(description="what computes the calls; either: not all of them the same")
+        RouteKind, about("what computes the calls; either: not all of them the same")
     ] = "unknown"
 
     @classmethod
@@ -439,7 +435,7 @@ class Region(Record, frozen=True, kw_only=True):
 
     side: Side
     calls: Count
-    first: Annotated[Count, Meta(description="number of its first call")]
+    first: Annotated[Count, about("number of its first call")]
     last: Count
     bytes_in: Count
     bytes_out: Count
@@ -463,13 +459,11 @@ class SideWork(Record, frozen=True, kw_only=True):
     calls: Count
     flops: Annotated[
         Count,
-        Meta(
-            description="of matrix products, convolutions and attention, as torch.utils.flop_counter counts"
-        ),
+        about("of matrix products, convolutions and attention, as torch.utils.flop_counter counts"),
     ]
-    nbytes: Annotated[
-        Count, Meta(description="that the calls read and write; views do neither")
-    ] = msgspec.field(name="bytes")
+    nbytes: Annotated[Count, about("that the calls read and write; views do neither")] = (
+        msgspec.field(name="bytes")
+    )
 
 
 class RouteWork(Record, frozen=True, kw_only=True):
@@ -477,14 +471,14 @@ class RouteWork(Record, frozen=True, kw_only=True):
 
     route: RouteKind
     calls: Count
-    flops: Annotated[Count, Meta(description="as in work; 0 where the calls were not kept")] = 0
+    flops: Annotated[Count, about("as in work; 0 where the calls were not kept")] = 0
 
 
 class Synchronization(Record, frozen=True, kw_only=True):
     """Calls of one operator at one line where the CPU waits until the GPU has finished."""
 
     op: str
-    why: Annotated[str, Meta(description="what the CPU waits for")]
+    why: Annotated[str, about("what the CPU waits for")]
     place: GroupLocation = msgspec.field(name="location")
 
 
@@ -525,36 +519,35 @@ class Workload(Record, frozen=True, kw_only=True):
 class TimeEstimate(Record, frozen=True, kw_only=True):
     """How long one pass, step or token takes on a Mac: estimated, in seconds, never observed on a Mac."""
 
-    mac: Annotated[str, Meta(description="the chip")]
+    mac: Annotated[str, about("the chip")]
     gpu_cores: Annotated[
-        tuple[Count, ...], Meta(description="the GPUs that the interval is about, by their cores")
+        tuple[Count, ...], about("the GPUs that the interval is about, by their cores")
     ]
     unit: TimeUnit
-    covers: Annotated[str, Meta(description="the part of the run that is one unit")]
+    covers: Annotated[str, about("the part of the run that is one unit")]
     low_seconds: float
     high_seconds: float
     cpu_low_seconds: Annotated[
-        float, Meta(description="the same calls on the CPU of the same Mac, in place of its GPU")
+        float, about("the same calls on the CPU of the same Mac, in place of its GPU")
     ]
     cpu_high_seconds: float
-    bound: Annotated[TimeBound, Meta(description="the largest of the shares")]
+    bound: Annotated[TimeBound, about("the largest of the shares")]
     shares: Annotated[
         dict[TimeBound, float],
-        Meta(description="of the middle of the interval, together 1; wait: with CPU fallbacks"),
+        about("of the middle of the interval, together 1; wait: with CPU fallbacks"),
     ]
     families: Annotated[
-        dict[str, float],
-        Meta(description="the shares of arithmetic and memory by the family of the calls"),
+        dict[str, float], about("the shares of arithmetic and memory by the family of the calls")
     ]
-    launches: Annotated[Count, Meta(description="kernels that the calls start on the GPU")]
+    launches: Annotated[Count, about("kernels that the calls start on the GPU")]
     waits: Count
-    waits_at: Annotated[str, Meta(description="the line with the most of them, or empty")] = ""
-    copies: Annotated[Count, Meta(description="between the CPU and the GPU")]
+    waits_at: Annotated[str, about("the line with the most of them, or empty")] = ""
+    copies: Annotated[Count, about("between the CPU and the GPU")]
     without_formula: Annotated[
-        Count, Meta(description="calls whose work no formula counts: they widen the interval")
+        Count, about("calls whose work no formula counts: they widen the interval")
     ]
-    left_out: Annotated[Count, Meta(description="calls that raise on the target")]
-    advice: Annotated[tuple[str, ...], Meta(description="what would make it faster")] = ()
+    left_out: Annotated[Count, about("calls that raise on the target")]
+    advice: Annotated[tuple[str, ...], about("what would make it faster")] = ()
 
 
 class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
@@ -587,9 +580,7 @@ class MemoryPeak(Record, frozen=True, kw_only=True):
     #: Together the total. The optimizer's state is in each phase but the move, as from the second step on; activations
     #: are all other results of calls.
     held: dict[MemoryUse, Count]
-    op: Annotated[str, Meta(description="the call during which it is reached; empty: the move")] = (
-        ""
-    )
+    op: Annotated[str, about("the call during which it is reached; empty: the move")] = ""
     place: GroupLocation | None = msgspec.field(default=None, name="location")
 
 
@@ -599,25 +590,23 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
     kind: MemoryUse
     nbytes: Count = msgspec.field(name="bytes")
     tensors: Count
-    op: Annotated[str, Meta(description="the call that made it; empty: it was moved")]
+    op: Annotated[str, about("the call that made it; empty: it was moved")]
     place: GroupLocation = msgspec.field(name="location")
 
 
 class MacFit(Record, frozen=True, kw_only=True):
     """Whether the run fits the GPU of a Mac."""
 
-    memory: Annotated[Count, Meta(description="GB, as Apple sells it")]
-    chips: Annotated[tuple[str, ...], Meta(description="that are sold with it")] = ()
-    working_set: Annotated[Count, Meta(description="bytes that Metal recommends not to exceed")]
-    limit: Annotated[Count, Meta(description="bytes above which PyTorch raises")]
-    basis: Annotated[Basis, Meta(description="reported by such a Mac, or an estimate")]
+    memory: Annotated[Count, about("GB, as Apple sells it")]
+    chips: Annotated[tuple[str, ...], about("that are sold with it")] = ()
+    working_set: Annotated[Count, about("bytes that Metal recommends not to exceed")]
+    limit: Annotated[Count, about("bytes above which PyTorch raises")]
+    basis: Annotated[Basis, about("reported by such a Mac, or an estimate")]
     state: FitState
     allocated: Annotated[
-        Count, Meta(description="MPS allocated: bytes of heaps at the highest, or where it raises")
+        Count, about("MPS allocated: bytes of heaps at the highest, or where it raises")
     ] = 0
-    other: Annotated[
-        Count, Meta(description="other allocations then: workspaces of kernels, of one call")
-    ] = 0
+    other: Annotated[Count, about("other allocations then: workspaces of kernels, of one call")] = 0
     prints: str = ""
     #: where it raises; None: while the model is moved, or nowhere.
     place: GroupLocation | None = msgspec.field(default=None, name="location")
@@ -626,20 +615,17 @@ class MacFit(Record, frozen=True, kw_only=True):
 class MemoryAllocation(Record, frozen=True, kw_only=True):
     """What the allocator and the kernels add to the tensors of a run on a Mac with enough memory, in bytes."""
 
-    allocated: Annotated[Count, Meta(description="all heaps at most, with their cached memory")]
-    live: Annotated[Count, Meta(description="buffers in use at most, rounded up")]
-    workspace: Annotated[
-        Count, Meta(description="bound for the workspace of one call, outside of the heaps")
-    ]
+    allocated: Annotated[Count, about("all heaps at most, with their cached memory")]
+    live: Annotated[Count, about("buffers in use at most, rounded up")]
+    workspace: Annotated[Count, about("bound for the workspace of one call, outside of the heaps")]
     workspaces: Annotated[
-        Count, Meta(description="the same for all calls between two waits, if none is reused")
+        Count, about("the same for all calls between two waits, if none is reused")
     ]
     moved_weight: Annotated[
-        Count,
-        Meta(description="the largest weight: on the CPU and on MPS while the model is moved"),
+        Count, about("the largest weight: on the CPU and on MPS while the model is moved")
     ]
     checkpoint: Annotated[
-        Count, Meta(description="CPU memory of a checkpoint that is read whole and kept meanwhile")
+        Count, about("CPU memory of a checkpoint that is read whole and kept meanwhile")
     ]
 
 
@@ -647,33 +633,27 @@ class MemoryGrowth(Record, frozen=True, kw_only=True):
     """Memory that grows at a line with each new shape of the inputs, or with each step."""
 
     kind: GrowthKind
-    operators: Annotated[
-        tuple[str, ...], Meta(description="overloads, those with most graphs first")
-    ]
-    line: Annotated[str, Meta(description="file:line, or the module where no line is known")]
-    graphs: Annotated[Count, Meta(description="that each new shape of the inputs adds there")]
-    seen: Annotated[
-        Count, Meta(description="graphs of the run, or steps; 0: its shapes did not vary")
-    ] = 0
-    megabytes: Annotated[
-        float, Meta(description="for each new shape at least, or for each step; see source")
-    ]
+    operators: Annotated[tuple[str, ...], about("overloads, those with most graphs first")]
+    line: Annotated[str, about("file:line, or the module where no line is known")]
+    graphs: Annotated[Count, about("that each new shape of the inputs adds there")]
+    seen: Annotated[Count, about("graphs of the run, or steps; 0: its shapes did not vary")] = 0
+    megabytes: Annotated[float, about("for each new shape at least, or for each step; see source")]
     cure: str
-    source: Annotated[str, Meta(description="of the figure in megabytes")] = ""
+    source: Annotated[str, about("of the figure in megabytes")] = ""
 
 
 class MemoryLimit(Record, frozen=True, kw_only=True):
     """The largest size of a dimension of the inputs that still runs."""
 
     dimension: str
-    range: Annotated[str, Meta(description="the sizes that were considered: 1..64")]
-    largest: Annotated[Count, Meta(description="0: not even the least of the range runs")]
+    range: Annotated[str, about("the sizes that were considered: 1..64")]
+    largest: Annotated[Count, about("0: not even the least of the range runs")]
     kind: LimitKind
-    ends: Annotated[str, Meta(description="what ends the next larger size")]
-    memory: Annotated[Count, Meta(description="GB of the Mac that decides")]
-    others: Annotated[dict[str, int], Meta(description="sizes of the other varied dimensions")] = {}
+    ends: Annotated[str, about("what ends the next larger size")]
+    memory: Annotated[Count, about("GB of the Mac that decides")]
+    others: Annotated[dict[str, int], about("sizes of the other varied dimensions")] = {}
     proved: Annotated[
-        bool, Meta(description="captures on both sides of the boundary agree; else it is computed")
+        bool, about("captures on both sides of the boundary agree; else it is computed")
     ]
 
 
@@ -681,54 +661,46 @@ class MemoryPlan(Record, frozen=True, kw_only=True):
     """The smallest set of changes that brings a run to a state on a Mac."""
 
     changes: tuple[str, ...]
-    how: Annotated[tuple[str, ...], Meta(description="flags of the audit, or lines of the program")]
-    memory: Annotated[Count, Meta(description="GB of the Mac")]
+    how: Annotated[tuple[str, ...], about("flags of the audit, or lines of the program")]
+    memory: Annotated[Count, about("GB of the Mac")]
     state: FitState
-    peak: Annotated[Count, Meta(description="bytes of tensors, at most")]
-    allocated: Annotated[Count, Meta(description="MPS allocated")]
-    other: Annotated[Count, Meta(description="other allocations")]
-    checked: Annotated[
-        PlanCheck, Meta(description="by another capture, or by a replay of the same calls")
-    ]
+    peak: Annotated[Count, about("bytes of tensors, at most")]
+    allocated: Annotated[Count, about("MPS allocated")]
+    other: Annotated[Count, about("other allocations")]
+    checked: Annotated[PlanCheck, about("by another capture, or by a replay of the same calls")]
 
 
 class MemoryCache(Record, frozen=True, kw_only=True):
     """Bytes of the key and value cache of one sequence, by the kind of cache of transformers."""
 
-    context: Annotated[Count, Meta(description="tokens of the prompt and of the generated text")]
-    dynamic: Annotated[Count, Meta(description="DynamicCache, with the windows of sliding layers")]
-    growing: Annotated[Count, Meta(description="DynamicCache while one layer is concatenated")]
-    static: Annotated[
-        Count, Meta(description="StaticCache of this length, from the first token on")
-    ]
-    full: Annotated[Count, Meta(description="without windows: each layer keeps all tokens")]
-    quantized: Annotated[Count, Meta(description="QuantizedCache of 4 bits")]
+    context: Annotated[Count, about("tokens of the prompt and of the generated text")]
+    dynamic: Annotated[Count, about("DynamicCache, with the windows of sliding layers")]
+    growing: Annotated[Count, about("DynamicCache while one layer is concatenated")]
+    static: Annotated[Count, about("StaticCache of this length, from the first token on")]
+    full: Annotated[Count, about("without windows: each layer keeps all tokens")]
+    quantized: Annotated[Count, about("QuantizedCache of 4 bits")]
 
 
 class Memory(Record, frozen=True, kw_only=True):
     """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
-    asked: Annotated[Count, Meta(description="memory of the selected Mac in GB; 0: none")] = 0
+    asked: Annotated[Count, about("memory of the selected Mac in GB; 0: none")] = 0
     #: empty for a program that ran: only what grew is known
     peaks: tuple[MemoryPeak, ...] = ()
     holders: tuple[MemoryHolder, ...] = ()
-    largest: Annotated[Count, Meta(description="the largest single piece")] = 0
+    largest: Annotated[Count, about("the largest single piece")] = 0
     macs: tuple[MacFit, ...] = ()
     allocation: MemoryAllocation | None = None
     growth: tuple[MemoryGrowth, ...] = ()
     cache: Annotated[
-        tuple[MemoryCache, ...], Meta(description="of a model that generates, by its context")
+        tuple[MemoryCache, ...], about("of a model that generates, by its context")
     ] = ()
-    plan: Annotated[
-        tuple[MemoryPlan, ...], Meta(description="with --plan: what makes it run, and fit")
-    ] = ()
+    plan: Annotated[tuple[MemoryPlan, ...], about("with --plan: what makes it run, and fit")] = ()
     limits: Annotated[
-        tuple[MemoryLimit, ...], Meta(description="with --vary: one or more for each dimension")
+        tuple[MemoryLimit, ...], about("with --vary: one or more for each dimension")
     ] = ()
-    advice: Annotated[tuple[str, ...], Meta(description="what would lower the peak")] = ()
-    notes: Annotated[
-        tuple[str, ...], Meta(description="what the estimate counts and what not")
-    ] = ()
+    advice: Annotated[tuple[str, ...], about("what would lower the peak")] = ()
+    notes: Annotated[tuple[str, ...], about("what the estimate counts and what not")] = ()
 
     @property
     def peak(self) -> MemoryPeak:
@@ -744,13 +716,13 @@ class PrecisionLine(Record, frozen=True, kw_only=True):
     """All calls of one operator at one line, next to the same calls in float64; errors are relative, of norms."""
 
     op: str
-    first: Annotated[Count, Meta(description="number of the first of them among the calls")] = 0
+    first: Annotated[Count, about("number of the first of them among the calls")] = 0
     local: Annotated[
         RelativeError,
-        Meta(description="the largest error that such a call makes by itself, given exact inputs"),
+        about("the largest error that such a call makes by itself, given exact inputs"),
     ]
-    inherited: Annotated[RelativeError, Meta(description="the largest error of its inputs")]
-    total: Annotated[RelativeError, Meta(description="the largest error of its result")]
+    inherited: Annotated[RelativeError, about("the largest error of its inputs")]
+    total: Annotated[RelativeError, about("the largest error of its result")]
     place: GroupLocation = msgspec.field(name="location")
 
 
@@ -759,9 +731,9 @@ class PrecisionEvent(Record, frozen=True, kw_only=True):
 
     kind: PrecisionEventKind
     op: str
-    first: Annotated[Count, Meta(description="number of the first such call")] = 0
-    elements: Annotated[Count, Meta(description="elements that it happens to")]
-    of: Annotated[Count, Meta(description="of how many")]
+    first: Annotated[Count, about("number of the first such call")] = 0
+    elements: Annotated[Count, about("elements that it happens to")]
+    of: Annotated[Count, about("of how many")]
     place: GroupLocation = msgspec.field(name="location")
 
 
@@ -771,15 +743,12 @@ class PrecisionModule(Record, frozen=True, kw_only=True):
     name: str
     kind: str
     calls: Count
-    inherited: Annotated[RelativeError, Meta(description="the largest error of its inputs")]
-    total: Annotated[RelativeError, Meta(description="the largest error of its results")]
-    bytes_in: Annotated[
-        Count, Meta(description="that cross in all calls if it alone is kept on the CPU")
-    ]
-    bytes_out: Annotated[Count, Meta(description="the same on the way back")]
+    inherited: Annotated[RelativeError, about("the largest error of its inputs")]
+    total: Annotated[RelativeError, about("the largest error of its results")]
+    bytes_in: Annotated[Count, about("that cross in all calls if it alone is kept on the CPU")]
+    bytes_out: Annotated[Count, about("the same on the way back")]
     at_fault: Annotated[
-        Count,
-        Meta(description="calls in it, and in no module inside it, that lose more than the limit"),
+        Count, about("calls in it, and in no module inside it, that lose more than the limit")
     ] = 0
 
 
@@ -787,38 +756,33 @@ class Precision(Record, frozen=True, kw_only=True):
     """A run on this machine's CPU in one dtype, call by call next to float64."""
 
     dtype: str
-    limit: Annotated[float, Meta(description="relative error above which the report names a call")]
-    calls: Annotated[Count, Meta(description="calls that were compared with float64")]
+    limit: Annotated[float, about("relative error above which the report names a call")]
+    calls: Annotated[Count, about("calls that were compared with float64")]
     divergence: Annotated[
-        PrecisionLine | None,
-        Meta(description="the first call that loses more than the limit by itself"),
+        PrecisionLine | None, about("the first call that loses more than the limit by itself")
     ]
     crossing: Annotated[
         PrecisionLine | None,
-        Meta(description="the first call whose result is off by more, whatever the cause"),
+        about("the first call whose result is off by more, whatever the cause"),
     ]
     events: tuple[PrecisionEvent, ...] = ()
     lines: tuple[PrecisionLine, ...] = ()
     modules: tuple[PrecisionModule, ...] = ()
-    outputs: Annotated[
-        dict[str, RelativeError], Meta(description="the floating results by their paths")
-    ] = {}
-    loss: Annotated[str, Meta(description="what was minimized; empty: no backward was run")] = ""
+    outputs: Annotated[dict[str, RelativeError], about("the floating results by their paths")] = {}
+    loss: Annotated[str, about("what was minimized; empty: no backward was run")] = ""
     gradients: Annotated[
-        dict[str, RelativeError], Meta(description="those of the parameters, the worst first")
+        dict[str, RelativeError], about("those of the parameters, the worst first")
     ] = {}
-    complete: Annotated[bool, Meta(description="the run came to its end")] = True
+    complete: Annotated[bool, about("the run came to its end")] = True
     notes: tuple[str, ...] = ()
 
 
 class WrongSample(Record, frozen=True, kw_only=True):
     """One result that a kernel computes wrongly."""
 
-    operands: Annotated[
-        tuple[str, ...], Meta(description="of the one result, in the kernel's order")
-    ]
-    result: Annotated[str, Meta(description="the kernel's")]
-    expected: Annotated[str, Meta(description="of float64, rounded to the dtype")]
+    operands: Annotated[tuple[str, ...], about("of the one result, in the kernel's order")]
+    result: Annotated[str, about("the kernel's")]
+    expected: Annotated[str, about("of float64, rounded to the dtype")]
 
 
 class WrongNumbers(Record, frozen=True, kw_only=True):
@@ -827,20 +791,17 @@ class WrongNumbers(Record, frozen=True, kw_only=True):
     op: str
     kernel: str
     dtype: str
-    calls: Annotated[Count, Meta(description="calls of the line with such results")]
-    elements: Annotated[Count, Meta(description="such results")]
-    compared: Annotated[Count, Meta(description="results of these calls that were compared")]
-    error: Annotated[RelativeError, Meta(description="the largest relative error")]
+    calls: Annotated[Count, about("calls of the line with such results")]
+    elements: Annotated[Count, about("such results")]
+    compared: Annotated[Count, about("results of these calls that were compared")]
+    error: Annotated[RelativeError, about("the largest relative error")]
     smallest: WrongSample
     worst: WrongSample
     statements: Annotated[
-        tuple[str, ...], Meta(description="ids of the op lists that state it; empty: none does")
+        tuple[str, ...], about("ids of the op lists that state it; empty: none does")
     ] = ()
     mended: Annotated[
-        str,
-        Meta(
-            description="the first later release whose kernel is right here; empty: none is known"
-        ),
+        str, about("the first later release whose kernel is right here; empty: none is known")
     ] = ""
     place: GroupLocation = msgspec.field(name="location")
 
@@ -868,17 +829,11 @@ class LayerNumbers(Record, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    error: Annotated[RelativeError, Meta(description="the largest relative error, of norms")]
-    nonfinite: Annotated[
-        Count, Meta(description="results that are infinite or NaN where the CPU's are not")
-    ]
-    checked: Annotated[Count, Meta(description="calls inside that the release's kernels computed")]
-    calls: Annotated[
-        Count, Meta(description="all calls inside; what MPSGraph computes is the CPU's here")
-    ]
-    safe: Annotated[
-        bool, Meta(description="the error is within the dtype's limit, and all is finite")
-    ]
+    error: Annotated[RelativeError, about("the largest relative error, of norms")]
+    nonfinite: Annotated[Count, about("results that are infinite or NaN where the CPU's are not")]
+    checked: Annotated[Count, about("calls inside that the release's kernels computed")]
+    calls: Annotated[Count, about("all calls inside; what MPSGraph computes is the CPU's here")]
+    safe: Annotated[bool, about("the error is within the dtype's limit, and all is finite")]
 
 
 class OutputNumbers(Record, frozen=True, kw_only=True):
@@ -886,32 +841,28 @@ class OutputNumbers(Record, frozen=True, kw_only=True):
 
     path: str
     error: RelativeError
-    flips: Annotated[Count, Meta(description="rows whose largest value is at another place")] = 0
+    flips: Annotated[Count, about("rows whose largest value is at another place")] = 0
     rows: Count = 0
 
 
 class KernelNumbers(Record, frozen=True, kw_only=True):
     """The run's calls computed a second time by the release's own Metal kernels, on this machine's CPU."""
 
-    dtype: Annotated[str, Meta(description="the model was cast to it; empty: as it is")] = ""
-    torch: Annotated[str, Meta(description="the release of the kernels")]
+    dtype: Annotated[str, about("the model was cast to it; empty: as it is")] = ""
+    torch: Annotated[str, about("the release of the kernels")]
     mode: Literal["shadow", "replace"]
-    seed: Annotated[int, Meta(description="draws the sampled threadgroups, inputs and weights")]
-    calls: Annotated[CheckedShare, Meta(description="views and copies do not count")]
-    elements: Annotated[CheckedShare, Meta(description="of the calls' results")]
+    seed: Annotated[int, about("draws the sampled threadgroups, inputs and weights")]
+    calls: Annotated[CheckedShare, about("views and copies do not count")]
+    elements: Annotated[CheckedShare, about("of the calls' results")]
     flops: CheckedShare
-    wrong: Annotated[tuple[WrongNumbers, ...], Meta(description="the furthest off first")] = ()
-    unchecked: Annotated[
-        tuple[UncheckedCalls, ...], Meta(description="the most frequent first")
-    ] = ()
-    limit: Annotated[float, Meta(description="relative error above which a layer is not safe")] = (
-        0.0
-    )
+    wrong: Annotated[tuple[WrongNumbers, ...], about("the furthest off first")] = ()
+    unchecked: Annotated[tuple[UncheckedCalls, ...], about("the most frequent first")] = ()
+    limit: Annotated[float, about("relative error above which a layer is not safe")] = 0.0
     layers: Annotated[
-        tuple[LayerNumbers, ...], Meta(description="in the order of the run; of replace mode alone")
+        tuple[LayerNumbers, ...], about("in the order of the run; of replace mode alone")
     ] = ()
-    outputs: Annotated[tuple[OutputNumbers, ...], Meta(description="of replace mode alone")] = ()
-    complete: Annotated[bool, Meta(description="the run came to its end")] = True
+    outputs: Annotated[tuple[OutputNumbers, ...], about("of replace mode alone")] = ()
+    complete: Annotated[bool, about("the run came to its end")] = True
     notes: tuple[str, ...] = ()
 
     @property
@@ -923,26 +874,20 @@ class KernelNumbers(Record, frozen=True, kw_only=True):
 class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
-    rule: Annotated[
-        str, Meta(description="a code that opcheck explain accepts", pattern=r"^OC\d{3}$")
-    ]
+    rule: Annotated[str, about("a code that opcheck explain accepts", pattern=r"^OC\d{3}$")]
     severity: Severity
     message: str
-    hint: Annotated[str, Meta(description="the next thing to do")] = ""
-    remedy: Annotated[
-        str, Meta(description="the first location's line as it could be written instead")
-    ] = ""
-    op: Annotated[str, Meta(description="overload, if it is about one")] = ""
-    prints: Annotated[str, Meta(description="what a Mac prints")] = ""
-    count: Annotated[Count, Meta(description="calls, or what else the rule counts")] = 1
+    hint: Annotated[str, about("the next thing to do")] = ""
+    remedy: Annotated[str, about("the first location's line as it could be written instead")] = ""
+    op: Annotated[str, about("overload, if it is about one")] = ""
+    prints: Annotated[str, about("what a Mac prints")] = ""
+    count: Annotated[Count, about("calls, or what else the rule counts")] = 1
     locations: tuple[GroupLocation, ...] = ()
     fingerprints: Annotated[
         tuple[str, ...],
-        Meta(description="per location, or for the whole finding; edits around a line keep it"),
+        about("per location, or for the whole finding; edits around a line keep it"),
     ] = ()
-    ignored: Annotated[
-        str, Meta(description="reason why the finding does not count; empty: it counts")
-    ] = ""
+    ignored: Annotated[str, about("reason why the finding does not count; empty: it counts")] = ""
 
 
 class FindingTable(tuple[Finding, ...]):
@@ -972,10 +917,8 @@ class ReportTarget(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     torch: str
     macos: str
-    cpu_fallback: Annotated[bool, Meta(description="PYTORCH_ENABLE_MPS_FALLBACK=1 is set")]
-    beyond: Annotated[
-        str, Meta(description="what is newer than the op lists, and what it is judged as")
-    ] = ""
+    cpu_fallback: Annotated[bool, about("PYTORCH_ENABLE_MPS_FALLBACK=1 is set")]
+    beyond: Annotated[str, about("what is newer than the op lists, and what it is judged as")] = ""
 
     def __str__(self) -> str:
         """``torch 2.13, macOS 15.0``, with the variable where it is set, and what is newer than the lists."""
@@ -1004,18 +947,14 @@ class CaptureFacts(Record, frozen=True, kw_only=True):
     loss: str = ""
     inputs: tuple[str, ...] = ()
     inputs_note: str = ""
-    called: Annotated[
-        tuple[str, ...], Meta(description="what the model was called for, in order")
-    ] = ()
-    source: Annotated[str, Meta(description="what was read of a model on a hub or in a folder")] = (
-        ""
-    )
-    complete: Annotated[bool, Meta(description="false: the run broke off")]
+    called: Annotated[tuple[str, ...], about("what the model was called for, in order")] = ()
+    source: Annotated[str, about("what was read of a model on a hub or in a folder")] = ""
+    complete: Annotated[bool, about("false: the run broke off")]
     parameters: Count = 0
     parameter_bytes: Count = 0
     installed_torch: str = ""
     flags: Annotated[
-        tuple[str, ...], Meta(description="the flags of opcheck audit that ask for it again")
+        tuple[str, ...], about("the flags of opcheck audit that ask for it again")
     ] = ()
     differences: tuple[str, ...] = ()
     modules_not_called: tuple[str, ...] = ()
@@ -1031,7 +970,7 @@ class OpListFacts(Record, frozen=True, kw_only=True):
     wheel: str = ""
     sha256: str = ""
     commit: str = ""
-    built: Annotated[str, Meta(description="date")] = ""
+    built: Annotated[str, about("date")] = ""
 
 
 class StatementFacts(Record, frozen=True, kw_only=True):
@@ -1040,8 +979,8 @@ class StatementFacts(Record, frozen=True, kw_only=True):
     sort: StatementSort
     effect: Effect
     summary: str
-    condition: Annotated[str, Meta(description="what code evaluates")] = ""
-    when: Annotated[str, Meta(description="what no code evaluates")] = ""
+    condition: Annotated[str, about("what code evaluates")] = ""
+    when: Annotated[str, about("what no code evaluates")] = ""
     way_out: str = ""
     links: tuple[str, ...] = ()
 
@@ -1050,16 +989,16 @@ class WrongCalls(Record, frozen=True, kw_only=True):
     """Calls of an operator that run on MPS, whose results known faults make wrong, or may make wrong."""
 
     op: str
-    ids: Annotated[tuple[str, ...], Meta(description="the faults; statements has them")]
+    ids: Annotated[tuple[str, ...], about("the faults; statements has them")]
     calls: Count
     frequency: Annotated[
         Frequency,
-        Meta(
-            description="always: these calls meet the fault; sometimes: it depends on condition; "
+        about(
+            "always: these calls meet the fault; sometimes: it depends on condition; "
             "rarely: programs hardly meet it"
         ),
     ]
-    condition: Annotated[str, Meta(description="what it depends on; empty: nothing else")] = ""
+    condition: Annotated[str, about("what it depends on; empty: nothing else")] = ""
 
 
 class ReportedProblem(Record, frozen=True, kw_only=True):
@@ -1067,7 +1006,7 @@ class ReportedProblem(Record, frozen=True, kw_only=True):
 
     kind: str
     message: str
-    line: Annotated[str, Meta(description="file:line, or empty")] = ""
+    line: Annotated[str, about("file:line, or empty")] = ""
     module: str = ""
 
 
@@ -1088,48 +1027,37 @@ class Report(Record, frozen=True, kw_only=True):
     headline: Headline
     model: str
     target: ReportTarget
-    newest: Annotated[
-        bool, Meta(description="no release was selected: it is the newest of the op lists")
-    ] = False
-    totals: Annotated[
-        dict[str, Count], Meta(description="calls by status, and all calls and operators")
-    ]
-    findings: Annotated[tuple[Finding, ...], Meta(description="the most severe first")]
-    groups: Annotated[tuple[CallGroup, ...], Meta(description="the worst first")] = msgspec.field(
-        name="calls"
+    newest: Annotated[bool, about("no release was selected: it is the newest of the op lists")] = (
+        False
     )
+    totals: Annotated[dict[str, Count], about("calls by status, and all calls and operators")]
+    findings: Annotated[tuple[Finding, ...], about("the most severe first")]
+    groups: Annotated[tuple[CallGroup, ...], about("the worst first")] = msgspec.field(name="calls")
     statements: Annotated[
-        dict[str, StatementFacts],
-        Meta(description="by id: the limitations and advisories that calls name"),
+        dict[str, StatementFacts], about("by id: the limitations and advisories that calls name")
     ] = {}
     wrong: Annotated[
         tuple[WrongCalls, ...],
-        Meta(description="native calls with wrong results, by operator; empty: none known"),
+        about("native calls with wrong results, by operator; empty: none known"),
     ] = ()
     partition: Partition
     work: Annotated[
-        tuple[SideWork, ...], Meta(description="by side; empty: the calls were counted, not kept")
+        tuple[SideWork, ...], about("by side; empty: the calls were counted, not kept")
     ] = ()
     routes: Annotated[
-        tuple[RouteWork, ...],
-        Meta(description="the calls by the kind of kernel that computes them on MPS"),
+        tuple[RouteWork, ...], about("the calls by the kind of kernel that computes them on MPS")
     ] = ()
     synchronizations: Annotated[
         tuple[Synchronization, ...],
-        Meta(description="where the CPU waits for the GPU, by line; CPU fallbacks apart"),
+        about("where the CPU waits for the GPU, by line; CPU fallbacks apart"),
     ] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None
     time: Annotated[
-        tuple[TimeEstimate, ...],
-        Meta(description="by selected chip and unit; empty: none was selected"),
+        tuple[TimeEstimate, ...], about("by selected chip and unit; empty: none was selected")
     ] = ()
-    precision: Annotated[
-        tuple[Precision, ...], Meta(description="a run for each dtype of --precision")
-    ] = ()
-    numbers: Annotated[
-        tuple[KernelNumbers, ...], Meta(description="by dtype; empty: no kernel was run")
-    ] = ()
+    precision: Annotated[tuple[Precision, ...], about("a run for each dtype of --precision")] = ()
+    numbers: Annotated[tuple[KernelNumbers, ...], about("by dtype; empty: no kernel was run")] = ()
     capture: CaptureFacts
     op_lists: OpListFacts
     not_checked: tuple[str, ...]

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta, convert
+from msgspec import convert
 
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.packages import Becomes
-from opcheck.model.records import Record
+from opcheck.model.records import Record, about
 
 #: From best to worst: the worst part of a file decides.
 ORDER: tuple[Becomes, ...] = (
@@ -29,14 +29,14 @@ class PartOutcome(Record, frozen=True, kw_only=True):
     """What a dtype, a method or a library's way of loading comes to."""
 
     outcome: Becomes
-    part: Annotated[str, Meta(description="the dtype, the method or the library")] = ""
+    part: Annotated[str, about("the dtype, the method or the library")] = ""
     because: str = ""
-    text: Annotated[str, Meta(description="what a Mac prints")] = ""
+    text: Annotated[str, about("what a Mac prints")] = ""
     instead: str = ""
     since: Annotated[
         str,
-        Meta(
-            description="the first torch release, or release of a library, that loads or casts it; "
+        about(
+            "the first torch release, or release of a library, that loads or casts it; "
             "empty: none does"
         ),
     ] = ""
@@ -69,21 +69,21 @@ class WeightsPart(Record, frozen=True, kw_only=True):
     format: str
     outcome: Becomes
     bytes: int = 0
-    dtypes: Annotated[dict[str, int], Meta(description="elements by dtype")] = {}
+    dtypes: Annotated[dict[str, int], about("elements by dtype")] = {}
     text: str = ""
 
 
 class WeightsMemory(Record, frozen=True, kw_only=True):
     """Bytes of the weights alone; activations and caches come on top."""
 
-    loaded: Annotated[int, Meta(description="bytes on the GPU after loading")]
-    loading: Annotated[int, Meta(description="most bytes at once while loading")]
+    loaded: Annotated[int, about("bytes on the GPU after loading")]
+    loading: Annotated[int, about("most bytes at once while loading")]
     smallest_mac: Annotated[
-        int | None, Meta(description="GB of the smallest Mac, as Apple sells it; null: none")
+        int | None, about("GB of the smallest Mac, as Apple sells it; null: none")
     ]
     macs: Annotated[
         dict[str, bool],
-        Meta(description="for each size of Mac, whether loading stays within Metal's working set"),
+        about("for each size of Mac, whether loading stays within Metal's working set"),
     ] = {}
 
 
@@ -95,25 +95,21 @@ class WeightsAnswer(Record, frozen=True, kw_only=True):
     torch: str
     macos: str
     format: Annotated[
-        str,
-        Meta(
-            description="safetensors, pt, gguf, pt2, onnx, transformers, diffusers, adapter or comfyui"
-        ),
+        str, about("safetensors, pt, gguf, pt2, onnx, transformers, diffusers, adapter or comfyui")
     ]
-    method: Annotated[str, Meta(description="of quantization; empty: none")] = ""
+    method: Annotated[str, about("of quantization; empty: none")] = ""
     dtypes: Annotated[
-        dict[str, int],
-        Meta(description="elements by dtype of torch, or by the file's own name of a type"),
+        dict[str, int], about("elements by dtype of torch, or by the file's own name of a type")
     ]
     outcome: Becomes
     since: str = ""
-    text: Annotated[str, Meta(description="what a Mac prints, or what happens")] = ""
+    text: Annotated[str, about("what a Mac prints, or what happens")] = ""
     because: str = ""
-    instead: Annotated[str, Meta(description="a file, a line or a command that works")] = ""
-    bytes: Annotated[int, Meta(description="of all tensors in the files")]
+    instead: Annotated[str, about("a file, a line or a command that works")] = ""
+    bytes: Annotated[int, about("of all tensors in the files")]
     memory: WeightsMemory | None = None
     parts: Annotated[
-        tuple[PartOutcome, ...], Meta(description="what each dtype, method or library comes to")
+        tuple[PartOutcome, ...], about("what each dtype, method or library comes to")
     ] = ()
     files: tuple[WeightsPart, ...] = ()
     evidence: tuple[str, ...] = ()
