@@ -160,9 +160,7 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
     def judge(name: str, variant: Variant) -> CompileReport:
         reported = PROGRAMS[name]
         variant = msgspec.structs.replace(
-            variant,
-            training=reported.training,
-            dynamic=variant.dynamic or reported.dynamic,
+            variant, training=reported.training, dynamic=variant.dynamic or reported.dynamic
         )
         try:
             tried = run_forked(functools.partial(_attempt, reported, variant), TriedVariant, 120.0)

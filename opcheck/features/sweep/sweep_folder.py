@@ -50,7 +50,6 @@ SOURCES = (
     "model",
     "features/sweep/server.py",
     "features/sweep/sweep_records.py",
-    "features/sweep/server.py",
     "simulator",
     "tracing",
     "weights",
