@@ -89,6 +89,11 @@ def and_more(names: Sequence[str], limit: int) -> str:
     return ", ".join(names[:limit]) + more
 
 
+def join_and(words: Sequence[str]) -> str:
+    """Name all: ``a, b and c``; empty without a word."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 def error_text(error: BaseException) -> str:
     """Return the message of an exception of user code: its ``__str__`` may raise, or give no UTF-8."""
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from opcheck.common.text import and_more, filesize, plural
+from opcheck.common.text import and_more, filesize, join_and, plural
 from opcheck.common.vocabulary import MEMORY_USES, GrowthKind
 from opcheck.model.records import (
     MacFit,
@@ -123,17 +123,12 @@ def _plans(entries: Sequence[MemoryPlan]) -> Bullets:
     """Make a line for each plan: the changes, how they are written, and the memory."""
     return Bullets(
         tuple(
-            f"{_PLANNED[each.state]} {each.memory} GB with {_and(each.changes)}: MPS allocated "
+            f"{_PLANNED[each.state]} {each.memory} GB with {join_and(each.changes)}: MPS allocated "
             f"{filesize(each.allocated)}, other {filesize(each.other)} ({each.checked}); "
             f"{'; '.join(each.how)}".rstrip("; ")
             for each in entries
         )
     )
-
-
-def _and(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _limits(entries: Sequence[MemoryLimit]) -> Table:

@@ -40,8 +40,8 @@ def compile_variants(
     request: CaptureRequest,
     plan: CompilePlan,
     *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    progress: Callable[[str], None] | None,
+    show_output: bool,
 ) -> CompiledVariants:
     """Try the plan's variants on the request's model in a child process; if it is ended, return the results so far.
 

@@ -9,7 +9,7 @@ from opcheck.features.compile.compile_records import (
     Advisory,
     CompileReport,
     FailureGroup,
-    TriedVariant,
+    GraphBreak,
     VariantRow,
 )
 from opcheck.render.document import (
@@ -74,8 +74,8 @@ def _why(report: CompileReport, *, times: bool = False) -> Iterator[Block]:
 
 
 def _variants(report: CompileReport, rows: Iterable[VariantRow]) -> Table:
-    dtypes = [d for d in DTYPES if any(d in row.outcomes for row in report.rows)]
-    dtypes += sorted({d for row in report.rows for d in row.outcomes} - {*DTYPES})
+    tried = {dtype for row in report.rows for dtype in row.outcomes}
+    dtypes = [*(d for d in DTYPES if d in tried), *sorted(tried - {*DTYPES})]
     cells = (
         (row.variant, row.run, str(row.graphs), *(row.outcomes.get(each, "-") for each in dtypes))
         for row in rows
@@ -103,28 +103,22 @@ def _short(report: CompileReport) -> Iterator[Block]:
 
 
 def _metal(report: CompileReport) -> Iterator[Block]:
-    """Count the kernels, and show the eager calls that are not native."""
+    """Count the kernels, and show the eager calls that are not native, with the first places that make them."""
     if not report.kernels and not report.externs:
         return
-    yield Heading("Metal")
-    operators = {extern.op for extern in report.externs}
-    others = {extern.op for extern in report.externs if extern.status != "native"}
-    native = ", all native" if operators and not others else ""
-    called = f"{plural(len(operators), 'operator')} called eagerly{native}"
-    yield Lines((f"{plural(report.kernels, 'kernel')} over all variants; {called}",))
-    if others:
-        yield Table(("operator", "on the target", "line"), tuple(_externs(report)), code=(0,))
-
-
-def _externs(report: CompileReport) -> Iterator[tuple[str, str, str]]:
-    """Make a row for each operator that is not native, with the first places that call it."""
-    places_of: dict[tuple[str, str], dict[str, None]] = {}
+    others: dict[tuple[str, str], dict[str, None]] = {}
     for extern in report.externs:
         if extern.status != "native":
-            key = (extern.op, extern.status)
-            places_of.setdefault(key, {})[extern.line or extern.module] = None
-    for (op, status), places in places_of.items():
-        yield op, status, and_more([place for place in places if place], 2)
+            places = others.setdefault((extern.op, extern.status), {})
+            places[extern.line or extern.module] = None
+    operators = {extern.op for extern in report.externs}
+    native = ", all native" if operators and not others else ""
+    called = f"{plural(len(operators), 'operator')} called eagerly{native}"
+    yield Heading("Metal")
+    yield Lines((f"{plural(report.kernels, 'kernel')} over all variants; {called}",))
+    if others:
+        rows = ((*key, and_more([*filter(None, places)], 2)) for key, places in others.items())
+        yield Table(("operator", "on the target", "line"), tuple(rows), code=(0,))
 
 
 def _failure(group: FailureGroup) -> str:
@@ -164,34 +158,23 @@ def _times(report: CompileReport) -> Iterator[str]:
 
 
 def _dynamo(report: CompileReport) -> Iterator[Block]:
-    breaks: dict[str, None] = {}
-    recompiles: dict[str, None] = {}
-    empty = []
-    skipped = 0
-    for tried in report.compiled.tried:
-        breaks |= dict.fromkeys(_breaks(tried))
-        recompiles |= dict.fromkeys(recompile.guard for recompile in tried.recompiles)
-        skipped = max(skipped, tried.skipped)
-        if tried.outcome == "nothing compiled":
-            empty.append(str(tried.variant))
+    attempts = report.compiled.tried
+    skipped = max((tried.skipped for tried in attempts), default=0)
+    empty = [str(tried.variant) for tried in attempts if tried.outcome == "nothing compiled"]
     if empty:
-        yield Heading("Nothing compiled")
         names = ", ".join(dict.fromkeys(empty))
-        yield Lines(
-            (f"0 graphs: the program ran as without torch.compile, with {names}", _RECURRENT)
-        )
+        ran = f"0 graphs: the program ran as without torch.compile, with {names}"
+        yield from section("Nothing compiled", Lines((ran, _RECURRENT)))
     elif skipped:
-        yield Heading("Not compiled")
-        yield Lines((f"{plural(skipped, 'frame')} of the program ran as without torch.compile",))
-    yield from section("Graph breaks", Bullets(tuple(breaks)))
-    yield from section("Compiled again", Bullets(tuple(recompiles)))
+        ran = f"{plural(skipped, 'frame')} of the program ran as without torch.compile"
+        yield from section("Not compiled", Lines((ran,)))
+    breaks = [_break(each) for tried in attempts for each in tried.breaks]
+    guards = [recompile.guard for tried in attempts for recompile in tried.recompiles]
+    yield from section("Graph breaks", Bullets(tuple(dict.fromkeys(breaks))))
+    yield from section("Compiled again", Bullets(tuple(dict.fromkeys(guards))))
 
 
-def _breaks(tried: TriedVariant) -> Iterator[str]:
-    for graph_break in tried.breaks:
-        where = (
-            f" at {graph_break.location}: {graph_break.location.text}"
-            if graph_break.location
-            else ""
-        )
-        yield f"{graph_break.id} {graph_break.reason}{where}".strip()
+def _break(graph_break: GraphBreak) -> str:
+    location = graph_break.location
+    where = f" at {location}: {location.text}" if location else ""
+    return f"{graph_break.id} {graph_break.reason}{where}".strip()

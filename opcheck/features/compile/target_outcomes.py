@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
-from opcheck.common.text import and_more
+from opcheck.common.text import and_more, join_and
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import Headline
+from opcheck.common.vocabulary import Headline, Mode
 from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
 from opcheck.data.registrations import OpLists
 from opcheck.features.compile.check.metal_check import lint
@@ -28,9 +28,10 @@ from opcheck.features.compile.compile_records import (
     CompiledVariants,
     CompileFailure,
     CompileReport,
+    Extern,
     FailureGroup,
+    FusedNode,
     JudgedExtern,
-    MetalKernel,
     SideGraph,
     TriedVariant,
     Variant,
@@ -38,7 +39,7 @@ from opcheck.features.compile.compile_records import (
 )
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
-from opcheck.model.records import GroupLocation, Report, SourceLocation, Verdict
+from opcheck.model.records import Report
 from opcheck.orchestrator import audit
 
 #: The outcome of what cannot be determined here.
@@ -154,17 +155,15 @@ def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
     """
     attempts = report.compiled.tried
     metal = _plain(attempts)
-    runs: dict[tuple[bool, str], list[str]] = {}
+    runs: dict[tuple[bool, str], set[str]] = {}
     for attempt in metal or attempts:
         run = attempt.variant.training and bool(metal)
-        runs.setdefault((run, attempt.variant.dtype if each_dtype and metal else ""), []).append(
-            attempt.outcome
-        )
+        dtype = attempt.variant.dtype if each_dtype and metal else ""
+        runs.setdefault((run, dtype), set()).add(attempt.outcome)
     failing = [outcomes for outcomes in runs.values() if "works" not in outcomes]
     if not failing:
         return PASSED if runs else COULD_NOT_TELL
-    unsure = [_UNSURE.intersection(outcomes) for outcomes in failing]
-    return COULD_NOT_TELL if all(unsure) else FINDINGS
+    return COULD_NOT_TELL if all(_UNSURE & outcomes for outcomes in failing) else FINDINGS
 
 
 #: Outcomes that say nothing of the target: this machine may be slow.
@@ -186,26 +185,17 @@ def _of_audit(audit: Audit) -> tuple[str, CompileFailure | None]:
         message = f"not checked on mps: the audit of this run ended: {audit.message}"
         return _UNKNOWN, CompileFailure(kind="harness", message=message, ours=True)
     outcome = _EAGER_OUTCOMES[audit.headline]
-    problem = next(iter(audit.problems), None)
     group = next((group for group in audit.groups if group.status != "native"), None)
-    if outcome == _UNKNOWN and problem is not None:
-        why = problem.message
-    elif group is None:
-        why = audit.headline
-    else:
-        message = f"on mps, with or without torch.compile: {group.prints or group.because}"
-        place = next(map(_location, group.locations), None)
-        return outcome, CompileFailure(kind="audit", message=message, op=group.op, location=place)
-    message = f"on mps without torch.compile: {why}"
-    return outcome, CompileFailure(kind="audit", message=message)
-
-
-def _location(place: GroupLocation) -> SourceLocation | None:
-    """Return a group's line as that of a failure."""
-    file, _, line = place.line.rpartition(":")
-    if not line.isdigit():
-        return None
-    return SourceLocation(file=file, line=int(line), function=place.function, text=place.text)
+    if group is None or (outcome == _UNKNOWN and audit.problems):
+        why = (
+            audit.problems[0].message if outcome == _UNKNOWN and audit.problems else audit.headline
+        )
+        message = f"on mps without torch.compile: {why}"
+        return outcome, CompileFailure(kind="audit", message=message)
+    message = f"on mps, with or without torch.compile: {group.prints or group.because}"
+    place = next((place.location for place in group.locations), None)
+    location = place and replace(place, statement="")
+    return outcome, CompileFailure(kind="audit", message=message, op=group.op, location=location)
 
 
 class _Defects(NamedTuple):
@@ -216,15 +206,11 @@ class _Defects(NamedTuple):
 
     def cause(self, failure: CompileFailure) -> CompileDefect | None:
         """Return the target's defect that explains a failure."""
-        return next(
-            (
-                defect
-                for defect in self.present
-                if failure.message.startswith(f"{defect.id}: ")
-                or defect.when.explains(failure.message)
-            ),
-            None,
+        text = failure.message
+        explains = (
+            d for d in self.present if text.startswith(f"{d.id}: ") or d.when.explains(text)
         )
+        return next(explains, None)
 
     def release_that_mended(self, failure: CompileFailure) -> str:
         """Return the release that fixed the failure, or empty."""
@@ -292,42 +278,28 @@ def _with_defect(failure: CompileFailure, known: _Defects) -> CompileFailure:
 def _known_failures(graph: SideGraph, known: _Defects) -> Iterator[CompileFailure]:
     """Yield the known defects that decide, and that the kernels and eager calls of a graph meet."""
     for defect in known.present:
-        affected = next(iter(_affected_places(defect, (graph,))), None)
-        if affected is not None and defect.effect in DECIDING:
-            yield CompileFailure(
-                kind=defect.effect,
-                message=_cause(defect),
-                op=affected.op,
-                location=affected.location,
-                module=affected.module,
-            )
+        if defect.effect in DECIDING:
+            yield from itertools.islice(_met(defect, (graph,)), 1)
 
 
-class _Affected(NamedTuple):
-    """A kernel or an eager call that meets a defect, and where it comes from."""
+def _met(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[CompileFailure]:
+    """Yield a failure for each kernel and each eager call that meets a defect."""
 
-    op: str
-    location: SourceLocation | None
-    module: str
+    def failure(op: str, source: FusedNode | Extern | None) -> CompileFailure:
+        location, module = (source.location, source.module) if source else (None, "")
+        kind, message = defect.effect, _cause(defect)
+        return CompileFailure(kind=kind, message=message, op=op, location=location, module=module)
 
-
-def _affected_places(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[_Affected]:
     for graph in graphs:
         for kernel in graph.kernels:
             ops = frozenset(node.op for node in kernel.nodes)
             calls = [node.call for node in kernel.nodes]
             if defect.when.holds_for(kernel.source, ops, calls, kernel.notes):
-                yield _place(kernel)
+                located = (node for node in kernel.nodes if node.location)
+                yield failure(kernel.name, next(located, next(iter(kernel.nodes), None)))
         for extern in graph.externs:
             if defect.when.holds_for_call(extern.call):
-                yield _Affected(extern.op, extern.location, extern.module)
-
-
-def _place(kernel: MetalKernel) -> _Affected:
-    node = next((node for node in kernel.nodes if node.location), next(iter(kernel.nodes), None))
-    if node is None:
-        return _Affected(kernel.name, None, "")
-    return _Affected(kernel.name, node.location, node.module)
+                yield failure(extern.op, extern)
 
 
 def _refused_externs(
@@ -338,7 +310,7 @@ def _refused_externs(
         # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
         if "::" not in extern.op:
             continue
-        verdict = _verdict(extern.op, extern.dtypes, target, lookup)
+        verdict = lookup.verdict(extern.op, target, next(iter(extern.dtypes), "float32"))
         refused = verdict.status == "unsupported"
         if refused or (verdict.kind == "env" and not target.cpu_fallback):
             how = "raises" if refused else "raises without PYTORCH_ENABLE_MPS_FALLBACK=1"
@@ -359,20 +331,15 @@ def _outcome(tried: TriedVariant, known: _Defects) -> str:
         return "fails"
     first = [failure for graph in tried.side for failure in graph.failures]
     again = [failure for graph in tried.side_again for failure in graph.failures]
-    standing = {
-        failure.kind
-        for failure in first
-        if not (failure.ours or known.release_that_mended(failure))
-    }
-    if standing:
-        lesser = (outcome for kind, outcome in _LESSER.items() if kind in standing)
-        return "fails" if standing - _LESSER.keys() else next(lesser)
+    counting = {f.kind for f in first if not (f.ours or known.release_that_mended(f))}
+    if counting:
+        lesser = (outcome for kind, outcome in _LESSER.items() if kind in counting)
+        return "fails" if counting - _LESSER.keys() else next(lesser)
     # If Inductor itself raised, the graph has no kernel to judge.
     if any(failure.kind != "shader" for failure in first):
         return _UNKNOWN
-    if tried.failure is not None or not all(map(known.release_that_mended, again)):
-        return "one shape only"
-    return "works"
+    mended = tried.failure is None and all(map(known.release_that_mended, again))
+    return "works" if mended else "one shape only"
 
 
 #: The kinds of failures that leave a program running, the worst first, and what it then does.
@@ -383,7 +350,7 @@ def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in known.present:
         by_variant = [
-            (attempt, tuple(_affected_places(defect, (*attempt.side, *attempt.side_again))))
+            (attempt, tuple(_met(defect, (*attempt.side, *attempt.side_again))))
             for attempt in compiled
         ]
         affected = [place for _, places in by_variant for place in places]
@@ -470,38 +437,28 @@ def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
     for attempt in tried:
         key = (str(attempt.variant), attempt.variant.run)
         groups.setdefault(key, {})[attempt.variant.dtype] = None
-    return tuple(f"{name} ({run}, {_and([*dtypes])})" for (name, run), dtypes in groups.items())
+    return tuple(f"{name} ({run}, {join_and([*dtypes])})" for (name, run), dtypes in groups.items())
 
 
 def _judge_externs(
     tried: Attempts, target: Target, lookup: OperatorLookup
 ) -> tuple[JudgedExtern, ...]:
     """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
-    counts: dict[tuple[str, tuple[str, ...], str, str], int] = {}
-    for graph in itertools.chain(*(attempt.side for attempt in tried)):
-        for extern in graph.externs:
-            key = (extern.op, extern.dtypes, str(extern.location or ""), extern.module)
-            counts[key] = max(counts.get(key, 0), extern.count)
-    judged = []
-    for (op, dtypes, line, module), count in counts.items():
-        verdict = _verdict(op, dtypes, target, lookup)
-        judged.append(
-            JudgedExtern(
-                op=op,
-                dtypes=dtypes,
-                status=f"{verdict.status} {verdict.kind or ''}".strip(),
-                because=verdict.because,
-                route=lookup.operators.route(op, str(target.torch)).kind,
-                line=line,
-                module=module,
-                count=count,
-            )
+    judged: dict[JudgedExtern, int] = {}
+    for extern in (e for attempt in tried for graph in attempt.side for e in graph.externs):
+        verdict = lookup.verdict(extern.op, target, next(iter(extern.dtypes), "float32"))
+        entry = JudgedExtern(
+            op=extern.op,
+            dtypes=extern.dtypes,
+            status=f"{verdict.status} {verdict.kind or ''}".strip(),
+            because=verdict.because,
+            route=lookup.operators.route(extern.op, str(target.torch)).kind,
+            line=str(extern.location or ""),
+            module=extern.module,
         )
-    return tuple(sorted(judged, key=lambda e: (e.status == "native", e.op, e.line, e.module)))
-
-
-def _verdict(op: str, dtypes: tuple[str, ...], target: Target, lookup: OperatorLookup) -> Verdict:
-    return lookup.verdict(op, target, dtypes[0] if dtypes else "float32")
+        judged[entry] = max(judged.get(entry, 0), extern.count)
+    counted = [replace(entry, count=count) for entry, count in judged.items()]
+    return tuple(sorted(counted, key=lambda e: (e.status == "native", e.op, e.line, e.module)))
 
 
 def _advice(
@@ -518,15 +475,16 @@ def _advice(
     prototype = " (a prototype in 2.7)" if target.torch < METAL_READY else ""
     parts = [f"use inductor{prototype} {works}{_instead(tried)}"]
     if not_works:
-        parts.append(f"{_refusal(metal)} {not_works}: {why}")
+        outcomes = {attempt.outcome for attempt in metal} - {"works"}
+        parts.append(f"not {'known ' * (outcomes <= _UNSURE)}{not_works}: {why}")
     others = {(extern.op, extern.status) for extern in externs if extern.status != "native"}
     slow = sorted({op for op, status in others if status != "unknown"})
     unknown = sorted({op for op, status in others if status == "unknown"})
     if slow:
         are = "is" if len(slow) == 1 else "are"
-        parts.append(f"it calls {_and(slow)} eagerly, which {are} not native")
+        parts.append(f"it calls {join_and(slow)} eagerly, which {are} not native")
     if unknown:
-        parts.append(f"it calls {_and(unknown)} eagerly without data in the op lists")
+        parts.append(f"it calls {join_and(unknown)} eagerly without data in the op lists")
     return "; ".join([*parts, *_settings(tried, metal, known)])
 
 
@@ -547,7 +505,7 @@ def _without_inductor(tried: Attempts, metal: Attempts, why: str, known: _Defect
         return f"{head}: {_why_not(portable, known)}"
     if not metal:
         return f"nothing was compiled for Metal: {_why_not(tried, known)}"
-    unsure = _refusal(metal) == "not known"
+    unsure = {attempt.outcome for attempt in metal} <= _UNSURE
     head = "could not tell whether inductor works" if unsure else "do not use inductor"
     return f"{head} {_ways(metal)[1]}: {why}"
 
@@ -557,11 +515,6 @@ _PORTABLE_ADVICE = {
     "needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
     "could not tell": _UNKNOWN,
 }
-
-
-def _refusal(metal: Attempts) -> str:
-    outcomes = {attempt.outcome for attempt in metal} - {"works"}
-    return "not known" if outcomes <= _UNSURE else "not"
 
 
 def _next(tried: Attempts, command: str) -> str:
@@ -587,18 +540,14 @@ def _setting(variant: Variant) -> str:
 
 def _settings(tried: Attempts, plain: Attempts, known: _Defects) -> Iterator[str]:
     """Yield the settings that make Inductor for Metal fail in a run that works without them, and why."""
-    worked = {_run_and_dtype(attempt) for attempt in plain if attempt.outcome == "works"}
+    worked = {(each.variant.run, each.variant.dtype) for each in plain if each.outcome == "works"}
     groups: dict[str, list[TriedVariant]] = {}
-    for attempt in tried:
-        fails = attempt.variant.metal and attempt.outcome != "works"
-        if fails and attempt not in plain and _run_and_dtype(attempt) in worked:
-            groups.setdefault(_setting(attempt.variant), []).append(attempt)
+    for each in tried:
+        fails = each.variant.metal and each.outcome != "works" and each not in plain
+        if fails and (each.variant.run, each.variant.dtype) in worked:
+            groups.setdefault(_setting(each.variant), []).append(each)
     for name, attempts in groups.items():
         yield f"not with {name}: {_why_not(attempts, known)}"
-
-
-def _run_and_dtype(attempt: TriedVariant) -> tuple[bool, str]:
-    return attempt.variant.training, attempt.variant.dtype
 
 
 def _ways(attempts: Attempts, enough: Container[str] = ("works",)) -> tuple[str, str]:
@@ -609,29 +558,25 @@ def _ways(attempts: Attempts, enough: Container[str] = ("works",)) -> tuple[str,
         enough: the outcomes that count as working.
     """
     runs: dict[str, dict[str, bool]] = {}
-    for attempt in attempts:
-        dtypes = runs.setdefault(attempt.variant.run, {})
-        dtype = attempt.variant.dtype
-        dtypes[dtype] = dtypes.get(dtype, True) and attempt.outcome in enough
+    for each in attempts:
+        dtypes = runs.setdefault(each.variant.run, {})
+        works = dtypes.get(each.variant.dtype, True) and each.outcome in enough
+        dtypes[each.variant.dtype] = works
     return _in_words(runs, works=True), _in_words(runs, works=False)
 
 
 def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
     """Return ``with float32``, ``in inference`` or ``in training with float16``; empty where there are none."""
-    chosen = {
-        run: [dtype for dtype, outcome in dtypes.items() if outcome is works]
-        for run, dtypes in runs.items()
-    }
+    chosen = {run: [d for d, outcome in runs[run].items() if outcome is works] for run in runs}
     if len({tuple(dtypes) for dtypes in chosen.values()}) == 1:
         dtypes = next(iter(chosen.values()))
-        return f"with {_and(dtypes)}" if dtypes else ""
-    return _and(
-        [
-            f"in {run}" if len(dtypes) == len(runs[run]) else f"in {run} with {_and(dtypes)}"
-            for run, dtypes in chosen.items()
-            if dtypes
-        ]
-    )
+        return f"with {join_and(dtypes)}" if dtypes else ""
+    texts = [
+        f"in {run}" if len(dtypes) == len(runs[run]) else f"in {run} with {join_and(dtypes)}"
+        for run, dtypes in chosen.items()
+        if dtypes
+    ]
+    return join_and(texts)
 
 
 def _instead(tried: Attempts) -> str:
@@ -653,11 +598,8 @@ def _portable(tried: Attempts) -> tuple[str, str]:
     """
     partly = ("", "")
     for backend in PORTABLE:
-        members = [
-            attempt
-            for attempt in tried
-            if attempt.variant.backend == backend and not attempt.variant.fullgraph
-        ]
+        whole = [each for each in tried if each.variant.backend == backend]
+        members = [each for each in whole if not each.variant.fullgraph]
         works, not_works = _ways(members, ("works", "one shape only"))
         if works and not not_works:
             return backend, ""
@@ -693,13 +635,6 @@ def _cause(defect: CompileDefect) -> str:
     return f"{defect.id}: {defect.summary.rstrip('.')}"
 
 
-def _and(words: Sequence[str]) -> str:
-    if not words:
-        return ""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str]) -> str:
     """Return which operators the target decomposes or lowers otherwise than the torch that did it, or empty."""
     if not differing or Version.parse(compiled.installed_torch) == target.torch:
@@ -713,21 +648,21 @@ def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str
 def _release_mismatch(
     compiled: CompiledVariants, target: Target, unread: str, differing: Sequence[str]
 ) -> Iterator[str]:
-    installed = Version.parse(compiled.installed_torch)
-    if installed == target.torch:
+    installed = f"torch {compiled.installed_torch}"
+    if Version.parse(compiled.installed_torch) == target.torch:
         return
     if compiled.metal_backend:
         yield (
-            f"the decompositions, lowerings and fusion of torch {target.torch}: those of torch "
-            f"{compiled.installed_torch}, which is installed here; Metal was written by the codegen/mps.py "
-            f"of torch {compiled.metal_backend} (--exact runs the whole target); of this program's operators "
-            f"{and_more(differing, 20) if differing else 'none'} differ in their own rules"
+            f"the decompositions, lowerings and fusion of torch {target.torch}: those of {installed}, which is "
+            f"installed here; Metal was written by the codegen/mps.py of torch {compiled.metal_backend} (--exact "
+            f"runs the whole target); of this program's operators {and_more(differing, 20) or 'none'} differ in "
+            "their own rules"
         )
     else:
         why = f" ({unread})" if unread else ""
         yield (
-            f"the Inductor of torch {target.torch}{why}: that of torch {compiled.installed_torch}, which is "
-            "installed here, wrote the kernels"
+            f"the Inductor of torch {target.torch}{why}: that of {installed}, which is installed here, "
+            "wrote the kernels"
         )
 
 
@@ -735,17 +670,16 @@ def audits(
     request: CaptureRequest,
     runs: Iterable[Eager],
     lists: OpLists,
-    *,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | None,
 ) -> dict[Eager, Audit]:
     """Audit the program without torch.compile in each run; of a run that cannot be captured, why."""
     reports: dict[Eager, Audit] = {}
     for dtype, training in runs:
         if progress:
             progress(f"auditing the program in {dtype}, {'training' if training else 'inference'}")
-        asked = replace(request, dtype=dtype, mode="train" if training else "inference")
+        mode: Mode = "train" if training else "inference"
         try:
-            reports[dtype, training] = audit(asked, lists)
+            reports[dtype, training] = audit(replace(request, dtype=dtype, mode=mode), lists)
         except OpcheckError as error:
             reports[dtype, training] = error
     return reports

@@ -159,7 +159,7 @@ def command(
         )
         compiled = compile_variants(request, plan, progress=say, show_output=progress.verbose)
         runs = eager_runs(each.variant for each in compiled.tried)
-        eager = audits(request, () if compiled.ended else runs, lists, progress=say)
+        eager = audits(request, () if compiled.ended else runs, lists, say)
     if compiled.ended:
         eager = dict.fromkeys(runs, CaptureError(f"{compiled.ended} ended the run"))
     compiled = kernels.inspect(compiled, includes(own.folder))
