@@ -3,13 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from opcheck.common.text import and_more, filesize, plural
-from opcheck.model.records import (
-    GroupLocation,
-    Precision,
-    PrecisionEvent,
-    PrecisionModule,
-    RelativeError,
-)
+from opcheck.model.records import GroupLocation, Precision, PrecisionModule, RelativeError
 from opcheck.render import summary
 from opcheck.render.document import Block, Bullets, Column, Heading, Lines, Table, size_of, table_of
 
@@ -37,14 +31,17 @@ def blocks(run: Precision) -> Iterator[Block]:
 def _sentences(run: Precision) -> Iterator[str]:
     """Say what else the run showed, the most important first."""
     for event in run.events:
-        yield _event(event)
+        yield (
+            f"{event.kind}: {event.op} {summary.place(event.place)}: {event.elements:,} of "
+            f"{plural(event.of, 'element')} {_EVENTS[event.kind]}"
+        )
     if run.outputs:
         yield f"results: {_errors(run.outputs)}"
     if run.gradients:
         yield f"gradients of {run.loss}, the worst: {_errors(run.gradients)}"
     elif run.loss:
         yield f"gradients: {run.loss}"
-    for module in _at_fault(run):
+    for module in [module for module in run.modules if module.at_fault][:_NAMED]:
         yield (
             f"{module.name} needs care ({plural(module.at_fault, 'call')} in it): kept on the CPU, in float64, "
             f"{filesize(module.bytes_in)} go there and {filesize(module.bytes_out)} come back in each run"
@@ -99,11 +96,6 @@ def _error_of(field: str) -> Column:
     return lambda record: _number(getattr(record, field))
 
 
-def _at_fault(run: Precision) -> list[PrecisionModule]:
-    """Return the modules that make a call which loses more than the limit, the first of them."""
-    return [module for module in run.modules if module.at_fault][:_NAMED]
-
-
 def _short(place: GroupLocation) -> str:
     """Write the line and the module in few columns."""
     parts = [
@@ -112,13 +104,6 @@ def _short(place: GroupLocation) -> str:
     ]
     backward = "backward of" if place.phase == "backward" else ""
     return " ".join(part for part in (backward, *parts) if part)
-
-
-def _event(event: PrecisionEvent) -> str:
-    return (
-        f"{event.kind}: {event.op} {summary.place(event.place)}: {event.elements:,} of "
-        f"{plural(event.of, 'element')} {_EVENTS[event.kind]}"
-    )
 
 
 def _growth(module: PrecisionModule) -> tuple[bool, float]:

@@ -87,7 +87,7 @@ def _deciding_numbers(report: Report) -> str:
     elif report.headline == "fails":
         raising, needing = numbers["unsupported"], numbers["fallback_env"]
         parts = [
-            _share(raising, calls, _raising(raising)),
+            _share(raising, calls, "raises" if raising == 1 else "raise"),
             f"{needing:,} {_needing(needing)} PYTORCH_ENABLE_MPS_FALLBACK=1"
             if needing and not report.target.cpu_fallback
             else "",
@@ -108,10 +108,6 @@ def _deciding_numbers(report: Report) -> str:
 
 def _share(part: int, calls: int, words: str) -> str:
     return f"{part:,} of {plural(calls, 'call')} {words}" if part else ""
-
-
-def _raising(number: int) -> str:
-    return "raises" if number == 1 else "raise"
 
 
 def _needing(number: int) -> str:

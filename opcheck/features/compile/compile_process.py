@@ -2,7 +2,6 @@
 
 import ast
 import importlib.util
-import itertools
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,8 +39,8 @@ def compile_variants(
     request: CaptureRequest,
     plan: CompilePlan,
     *,
-    progress: Callable[[str], None] | None,
-    show_output: bool,
+    progress: Callable[[str], None] | None = None,
+    show_output: bool = False,
 ) -> CompiledVariants:
     """Try the plan's variants on the request's model in a child process; if it is ended, return the results so far.
 
@@ -68,7 +67,7 @@ def compile_variants(
             )
 
         if not CAN_FORK and len(plan.variants) > 1:
-            return _join([_alone(try_variants, variant) for variant in plan.variants])
+            return _one_by_one(try_variants, plan.variants)
         try:
             return try_variants(plan.variants)
         except (KeyboardInterrupt, SignalledError, CaptureError) as error:
@@ -80,40 +79,38 @@ def compile_variants(
             return replace(compiled, ended=ended, lacking=lacking)
 
 
-def _tried_so_far(path: Path) -> CompiledVariants | None:
-    """Return what a process that was ended had tried; None where it had not come so far."""
-    try:
-        return msgspec.json.decode(documents.read(path), type=CompiledVariants)
-    except (documents.DocumentError, msgspec.MsgspecError):
-        return None
-
-
-def _alone(
-    try_variants: Callable[[tuple[Variant, ...]], CompiledVariants], variant: Variant
-) -> CompiledVariants | TriedVariant:
-    """Try a variant in a process that it may end; that process loads the model again."""
-    try:
-        return try_variants((variant,))
-    except CaptureError as error:
-        failure = CompileFailure(kind="died", message=error.message)
-        return TriedVariant(variant=variant, outcome="died", failure=failure)
-
-
-def _join(parts: Sequence[CompiledVariants | TriedVariant]) -> CompiledVariants:
-    """Join the outcomes of single variants.
+def _one_by_one(
+    try_variants: Callable[[tuple[Variant, ...]], CompiledVariants], variants: Sequence[Variant]
+) -> CompiledVariants:
+    """Try each variant in a process that it may end; each process loads the model again.
 
     Raises:
         CaptureError: every variant's process ended.
     """
-    whole = next((part for part in parts if isinstance(part, CompiledVariants)), None)
+    whole: CompiledVariants | None = None
+    tried: list[TriedVariant] = []
+    for variant in variants:
+        try:
+            whole = try_variants((variant,))
+            tried += whole.tried
+        except CaptureError as error:
+            failure = CompileFailure(kind="died", message=error.message)
+            tried.append(TriedVariant(variant=variant, outcome="died", failure=failure))
     if whole is None:
         raise CaptureError(
             "the process of every variant ended early",
             context="opcheck compile",
             hint="run again with -v to see what the processes printed",
         )
-    each = [part.tried if isinstance(part, CompiledVariants) else (part,) for part in parts]
-    return replace(whole, tried=tuple(itertools.chain(*each)))
+    return replace(whole, tried=tuple(tried))
+
+
+def _tried_so_far(path: Path) -> CompiledVariants | None:
+    """Return what a process that was ended had tried; None where it had not come so far."""
+    try:
+        return msgspec.json.decode(documents.read(path), type=CompiledVariants)
+    except (documents.DocumentError, msgspec.MsgspecError):
+        return None
 
 
 #: The releases whose wheels have torch/_inductor/codegen/mps.py: absent in 2.6.0, there in 2.7.0.

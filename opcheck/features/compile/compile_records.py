@@ -367,15 +367,16 @@ def choose(
         every_setting: try every setting of the backends.
         metal: Inductor generates Metal; else code for the device of this machine.
     """
+    variants: tuple[Variant, ...] = ()
     if every_setting:
-        variants = [v for v in every(runs, dtypes) if not backends or v.backend in backends]
+        variants = tuple(v for v in every(runs, dtypes) if not backends or v.backend in backends)
         tried = {variant.backend for variant in variants}
         others = [name for name in backends if name not in tried]
         variants += variants_of_backends(others, runs, dtypes)
     elif backends:
-        variants = [*variants_of_backends(backends, runs, dtypes, metal=metal)]
+        variants = variants_of_backends(backends, runs, dtypes, metal=metal)
     else:
-        variants = [*default(runs, dtypes, metal=metal)]
+        variants = default(runs, dtypes, metal=metal)
     usable = (variant for variant in variants if metal or not variant.metal)
     return tuple(sorted(usable, key=lambda variant: not variant.metal))
 

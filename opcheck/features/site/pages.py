@@ -70,7 +70,22 @@ def pages(
     statements = [_statements(sort, lookup.lists, op_pages) for sort in get_args(StatementSort)]
     return (
         _home(lookup, op_pages, lines, len(models)),
-        _operator_list(op_pages, lines[-1], system),
+        page_records.Operators(
+            torch=lines[-1].torch,
+            macos=system,
+            operators=tuple(
+                page_records.Listed(
+                    name=operator.name,
+                    state=operator.state,
+                    torch=operator.torch,
+                    since=operator.since,
+                    overloads=len(operator.overloads),
+                    notes=len(operator.limitations) + len(operator.advisories),
+                    differs=tuple(operator.tables[operator.overloads[0].table][-1].dtypes),
+                )
+                for operator in op_pages
+            ),
+        ),
         *op_pages,
         _releases(lines, system),
         *lines,
@@ -125,27 +140,6 @@ def _releases(lines: tuple[ReleasePage, ...], system: str) -> page_records.Relea
             )
         )
     return page_records.Releases(macos=system, releases=tuple(listed))
-
-
-def _operator_list(
-    op_pages: Collection[OperatorPage], newest: ReleasePage, system: str
-) -> page_records.Operators:
-    return page_records.Operators(
-        torch=newest.torch,
-        macos=system,
-        operators=tuple(
-            page_records.Listed(
-                name=operator.name,
-                state=operator.state,
-                torch=operator.torch,
-                since=operator.since,
-                overloads=len(operator.overloads),
-                notes=len(operator.limitations) + len(operator.advisories),
-                differs=tuple(operator.tables[operator.overloads[0].table][-1].dtypes),
-            )
-            for operator in op_pages
-        ),
-    )
 
 
 def _rules() -> Iterator[page_records.Rule]:

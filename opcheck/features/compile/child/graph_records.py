@@ -1,5 +1,6 @@
 """Records of one graph compiled for mps: kernels, eager operators, and why it did not compile."""
 
+import contextlib
 import copy
 import itertools
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from opcheck.common.yaml_text import load_shipped
 from opcheck.features.compile.compile_records import CompileFailure, Extern, FusedNode, MetalKernel
@@ -24,7 +26,6 @@ _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not 
 _LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
 #: as compile.yaml recognises it
 _PASSED = ", in which Dynamo passes floats of Python"
-_DOES_NOT = "Inductor's Metal backend does not implement {}"
 
 
 def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:
@@ -38,38 +39,34 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:
     op = "" if node is None else operator_name(node)
     location = None if node is None else line(node)
 
-    def classify(kind: str, message: str, *, ours: bool = False) -> CompileFailure:
-        return CompileFailure(
-            kind=kind,
-            message=message,
-            op=op,
-            location=location,
-            module="" if node is None else module(node),
-            ours=ours,
-        )
+    blamed = CompileFailure(
+        kind="inductor",
+        message=text[:500],
+        op=op,
+        location=location,
+        module="" if node is None else module(node),
+    )
 
     for code, limit in _OURS.items():
         match = re.search(limit["pattern"], text)
         if match:
             meaning = ": ".join((limit["meaning"], *match.groups()))
-            return classify("harness", f"not checked ({code}): {meaning}", ours=True)
+            message = f"not checked ({code}): {meaning}"
+            return replace(blamed, kind="harness", message=message, ours=True)
     if dtype:
         name = dtype["dtype"] or dtype["plain"]
-        passed = (
-            _PASSED if name == "float64" and any(map(_is_python_number, gm.graph.nodes)) else ""
-        )
-        return classify("dtype", f"Inductor's Metal backend has no {name}{passed}")
+        inputs = gm.graph.find_nodes(op="placeholder")
+        numbers = any(is_python_number(each.meta.get("val")) for each in inputs)
+        passed = _PASSED if name == "float64" and numbers else ""
+        message = f"Inductor's Metal backend has no {name}{passed}"
+        return replace(blamed, kind="dtype", message=message)
     if isinstance(cause, NotImplementedError):
-        named = traceback.extract_tb(cause.__traceback__)[-1].name
         lacking = _LACKING.search(text)
-        named = lacking["name"] if lacking else named
+        named = lacking["name"] if lacking else traceback.extract_tb(cause.__traceback__)[-1].name
         plain = lacking or not str(cause)
-        return classify("operator", _DOES_NOT.format(named) if plain else text)
-    return classify("inductor", text[:500])
-
-
-def _is_python_number(node: torch.fx.Node) -> bool:
-    return node.op == "placeholder" and is_python_number(node.meta.get("val"))
+        message = f"Inductor's Metal backend does not implement {named}" if plain else text
+        return replace(blamed, kind="operator", message=message)
+    return blamed
 
 
 def _first_of(dtype: re.Match[str], gm: torch.fx.GraphModule) -> torch.fx.Node | None:
@@ -165,17 +162,13 @@ def kernel_of(name: str, source: str, schedule: Any) -> MetalKernel:
         headers=tuple(sorted({*headers})),
         nodes=_fused_nodes(schedule),
         buffers=_buffers(text),
-        threadgroup_bytes=_threadgroup(text),
+        threadgroup_bytes=sum(map(_threadgroup_size, _THREADGROUP.finditer(text))),
     )
 
 
 def _buffers(source: str) -> int:
     """Count the buffers among the kernel's arguments."""
     return len(_BUFFER.findall(source.partition("kernel void")[2].partition(") {")[0]))
-
-
-def _threadgroup(source: str) -> int:
-    return sum(map(_threadgroup_size, _THREADGROUP.finditer(source)))
 
 
 def _threadgroup_size(match: re.Match[str]) -> int:
@@ -210,7 +203,9 @@ def extern_of(kernel: Any) -> Extern:
     op = overload.name() if overload is not None and hasattr(overload, "name") else ""
     if not op and origin is not None:
         op = operator_name(origin)
-    dtype = str(kernel.get_dtype()).removeprefix("torch.") if _has_dtype(kernel) else ""
+    dtype = ""
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        dtype = str(kernel.get_dtype()).removeprefix("torch.")
     return Extern(
         op=op or str(kernel.python_kernel_name),
         dtypes=(dtype,) if dtype else (),
@@ -300,14 +295,6 @@ def _is_permuted(tensor: Any) -> bool:
         return True
 
 
-def _has_dtype(kernel: Any) -> bool:
-    try:
-        kernel.get_dtype()
-    except (NotImplementedError, AttributeError):
-        return False
-    return True
-
-
 def flex_kernel(node: Any) -> MetalKernel:
     """Record a MetalFlexAttentionNode, whose shader a template generates."""
     source = str(node.shader_source)
@@ -316,7 +303,7 @@ def flex_kernel(node: Any) -> MetalKernel:
         source=source.strip("\n") + "\n",
         nodes=(_fused_node(max(node.origins)),),
         buffers=_buffers(source),
-        threadgroup_bytes=_threadgroup(source),
+        threadgroup_bytes=sum(map(_threadgroup_size, _THREADGROUP.finditer(source))),
     )
 
 

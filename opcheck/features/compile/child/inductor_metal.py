@@ -115,12 +115,6 @@ def _autocast_here(gm: torch.fx.GraphModule) -> bool:
 _AUTOCAST = "_enter_autocast"
 
 
-def _notes(made: Sequence[Any]) -> tuple[str, ...]:
-    """Return why no CUDA graphs are taken, where a mode requires them."""
-    skipped = compilation.skipped_cuda_graphs(made[0]) if made else ""
-    return (f"no CUDA graphs: {skipped}",) if skipped else ()
-
-
 def _keep_fitting_strides(gm: torch.fx.GraphModule) -> None:
     """Forget the strides that were promised for results whose rank on mps is another than here.
 
@@ -157,31 +151,28 @@ def side_compile(
             for value in placeholder_values(moved, example_inputs)
         ]
         with _metal(seen):
-            made.append(compile_step(moved, inputs, **_compile_options(kwargs)))
+            options = {name: kwargs[name] for name in _PASSED_ON if name in kwargs}
+            made.append(compile_step(moved, inputs, **options))
     except Exception as error:  # anything that Inductor raises is what is looked for
         failures.append(failure(error, gm))
+    # A mode may require CUDA graphs, and mps has none.
+    skipped = compilation.skipped_cuda_graphs(made[0]) if made else ""
+    overloads = (o for n in gm.graph.nodes for o in (n.target, n.meta.get("original_aten")))
+    aten = {o.overloadpacket.__name__ for o in overloads if getattr(o, "namespace", "") == "aten"}
     return SideGraph(
         phase=phase,
         nodes=calls,
-        operators=tuple(sorted({*_operators(gm)})),
+        operators=tuple(sorted(aten)),
         kernels=tuple(seen.kernels),
         externs=seen.group_externs(),
         failures=tuple(failures),
-        notes=_notes(made),
+        notes=(f"no CUDA graphs: {skipped}",) if skipped else (),
         seconds=time.perf_counter() - start,
     )
 
 
-def _operators(gm: torch.fx.GraphModule) -> Iterator[str]:
-    for node in gm.graph.nodes:
-        for overload in (node.target, node.meta.get("original_aten")):
-            if getattr(overload, "namespace", "") == "aten":
-                yield overload.overloadpacket.__name__
-
-
-def _compile_options(kwargs: dict[str, Any]) -> dict[str, Any]:
-    names = ("static_input_idxs", "is_backward", "is_inference", "graph_id")
-    return {name: kwargs[name] for name in names if name in kwargs}
+#: What Inductor's own call passes on to the second one.
+_PASSED_ON = ("static_input_idxs", "is_backward", "is_inference", "graph_id")
 
 
 class _GeneratedCode:
@@ -232,7 +223,13 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         (torch.backends.mps, "get_core_count", lambda: CORES),
     ]
     if flex_step := compilation.flex_attention_shader():
-        changes.append((*flex_step, _flex_codegen(seen, flex_step.value())))
+        generate = flex_step.value()
+
+        def codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.kernels.append(flex_kernel(self))
+            return generate(self, *args, **kwargs)
+
+        changes.append((*flex_step, codegen))
     with (
         out_of_reach(),
         replace_attributes(changes),
@@ -241,14 +238,6 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         _quiet("torch._inductor", "torch._subclasses"),
     ):
         yield
-
-
-def _flex_codegen(seen: _GeneratedCode, generate: Callable[..., Any]) -> Callable[..., Any]:
-    def codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.kernels.append(flex_kernel(self))
-        return generate(self, *args, **kwargs)
-
-    return codegen
 
 
 @contextlib.contextmanager

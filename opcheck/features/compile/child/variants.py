@@ -96,7 +96,7 @@ def once(program: ProgramCall, *, training: bool) -> Results:
     with torch.set_grad_enabled(training):
         result = program.module(*program.args, **program.kwargs)
     outputs = tensors(_plain(result))
-    losses = [_mean_square(output) for output in outputs if output.requires_grad]
+    losses = [_real(output).float().square().mean() for output in outputs if output.requires_grad]
     if losses and training:
         sum(losses[1:], start=losses[0]).backward()
     gradients = [p.grad for p in program.module.parameters() if p.grad is not None]
@@ -117,10 +117,6 @@ def _generators(program: ProgramCall) -> list[torch.Tensor]:
 def _plain(result: Any) -> Any:
     """Return the output of a library's own class as a container that can be walked."""
     return dict(result) if hasattr(result, "keys") and not isinstance(result, dict) else result
-
-
-def _mean_square(output: torch.Tensor) -> torch.Tensor:
-    return _real(output).float().square().mean()
 
 
 def difference(
@@ -216,12 +212,8 @@ def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> Trie
             # Dynamo draws the numbers of numpy.random from torch's generator, which gives others: compare it with
             # eager with NumPy's own, at the price of a graph break that is not the program's.
             with compilation.numpy_draws():
-                other = _compile_and_run(
-                    tried,
-                    place_program(program, getattr(torch, variant.dtype), device),
-                    eager,
-                    exact,
-                )
+                again = place_program(program, getattr(torch, variant.dtype), device)
+                other = _compile_and_run(tried, again, eager, exact)
             if other.outcome in {"works", "one shape only"}:
                 tried = replace(
                     tried, outcome=other.outcome, outputs=other.outputs, gradients=other.gradients
@@ -256,7 +248,10 @@ def _compile_and_run(
     variant = tried.variant
     # What is random is drawn as eager draws it, so that it can be compared; Metal's kernels draw their own way.
     config = {} if variant.metal else {"fallback_random": True}
-    side = side_compiler(variant) if variant.metal else None
+    side = None
+    if variant.metal:
+        ahead = variant.backend == AOTINDUCTOR
+        side = SideCompiler(run_metal=variant.run_metal, mode=variant.mode, ahead=ahead)
     dynamo.forget()
     result = failure = again = None
     seconds = 0.0
@@ -297,15 +292,14 @@ def _compile_and_run(
     )
     if result is not None and eager is not None and exact is not None:
         dtype = getattr(torch, variant.dtype)
-        finished = replace(
-            finished,
-            outputs=difference(
-                result.outputs, eager.outputs, exact.outputs, dtype, draws=eager.draws
-            ),
-            gradients=difference(
-                result.gradients, eager.gradients, exact.gradients, dtype, draws=eager.draws
-            ),
+        outputs, gradients = (
+            difference(*of_runs, dtype, draws=eager.draws)
+            for of_runs in (
+                (result.outputs, eager.outputs, exact.outputs),
+                (result.gradients, eager.gradients, exact.gradients),
+            )
         )
+        finished = replace(finished, outputs=outputs, gradients=gradients)
     return replace(finished, outcome=_outcome(finished, first_calls=failure is None))
 
 
@@ -318,10 +312,7 @@ def _outcome(tried: TriedVariant, *, first_calls: bool) -> str:
         return "could not tell"
     if not tried.graphs:
         return "nothing compiled"
-    differences = [
-        difference for difference in (tried.outputs, tried.gradients) if difference is not None
-    ]
-    if not all(difference.agrees for difference in differences):
+    if not all(each is None or each.agrees for each in (tried.outputs, tried.gradients)):
         return "differs"
     if tried.failure is not None or any(graph.failures for graph in tried.side_again):
         return "one shape only"
@@ -353,13 +344,6 @@ def _time_once(program: ProgramCall, variant: Variant) -> tuple[Results, float]:
     start = time.perf_counter()
     results = once(program, training=variant.training)
     return results, time.perf_counter() - start
-
-
-def side_compiler(variant: Variant) -> SideCompiler:
-    """Return the backend that compiles the variant's graphs for Metal."""
-    return SideCompiler(
-        run_metal=variant.run_metal, mode=variant.mode, ahead=variant.backend == AOTINDUCTOR
-    )
 
 
 def _arguments(variant: Variant, side: SideCompiler | None) -> dict[str, Any]:
