@@ -59,8 +59,7 @@ class _Verbs(click.Group):
         if name in verbs() or name.startswith("-"):
             return super().resolve_command(ctx, args)
         near = difflib.get_close_matches(name, verbs(), 1)
-        patterns = (f"opcheck {near[0]}" if near else "", *_meant_by(name))
-        hint = next(filter(None, patterns), "")
+        hint = next(filter(None, (f"opcheck {near[0]}" if near else "", *_meant_by(name))), "")
         raise UsageError(
             f"opcheck has no command {brief(name)}",
             context="opcheck",

@@ -81,8 +81,7 @@ def _releases(*_at: object) -> list[str]:
     from opcheck.data.registrations import data_directory
 
     text = documents.read_text(data_directory() / "releases.yaml")
-    lines = re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)
-    return [*lines[::-1], "latest", "installed"]
+    return [*re.findall(r'^ +line: "?([\d.]+)', text, re.MULTILINE)[::-1], "latest", "installed"]
 
 
 def _systems(*_at: object) -> list[str]:
@@ -248,8 +247,7 @@ def _setting(context: click.Context, incomplete: str) -> list[str]:
     """Complete the parameters of the callable that a model's name refers to, as ``NAME=``."""
     # click leaves the arguments where they are, once a flag lacks its value.
     words = [context.params.get("model"), *context.args]
-    model = next((str(word) for word in words if word), "")
-    file, _, attribute = model.rpartition(":")
+    file, _, attribute = next((str(word) for word in words if word), "").rpartition(":")
     if "=" in incomplete or not file.endswith(".py"):
         return []
     for node in ast.walk(ast.parse(documents.read(file))):

@@ -47,8 +47,7 @@ class Help(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                title = TITLES.get(getattr(parameter, "group", ""), TITLES[""])
-                groups[title].append(record)
+                groups[TITLES.get(getattr(parameter, "group", ""), TITLES[""])].append(record)
         for title, records in groups.items():
             if records:
                 with formatter.section(title):

@@ -73,8 +73,7 @@ def keep(verified: this.Verified, folder: Path, lists: OpLists) -> None:
     verification = verified.verification
     write_text(folder / "predicted.json", render(verified.prediction, "json"))
     write_text(folder / "observed.json", render(verified.observation, "json"))
-    text = write(verification, write_shared(verification), "markdown")
-    write_text(folder / "share.md", text)
+    write_text(folder / "share.md", write(verification, write_shared(verification), "markdown"))
     streams.note(f"{folder}: predicted.json, observed.json, and share.md to share")
     if verification.contradictions:
         write_proposal(folder / "proposal.yaml", verification, lists)

@@ -320,8 +320,7 @@ def _past(op: str, scope: _QuestionScope, *, all_releases: bool = False) -> dict
         within = all_releases or release.version <= last
         exists = lookup.operators.resolution(op, release.line).value is not None
         if within and (exists or is_removed(op, release.line)):
-            aim = target(release.line, scope.system)
-            states[release.line] = lookup.state(op, aim, scope.dtype)
+            states[release.line] = lookup.state(op, target(release.line, scope.system), scope.dtype)
     return states
 
 

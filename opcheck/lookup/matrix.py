@@ -105,8 +105,7 @@ def matrix(
     release = release_of(torch, known)
     note = release_note(torch, release)
     system = str(macos_of(macos, release))
-    operators = sorted(known.operators(release.line))
-    rows = tuple(_row(op, release, system, lookup) for op in operators)
+    rows = tuple(_row(op, release, system, lookup) for op in sorted(known.operators(release.line)))
     named = {name for row in rows for name in (*row.limitations, *row.advisories)}
     return Matrix(
         tool=TOOL,

@@ -201,8 +201,7 @@ def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> list[str]:
     for op in dict.fromkeys([*before.registrations, *now.registrations]):
         was, value = before.registrations.get(op), now.registrations.get(op)
         if was != value:
-            words = [f"{op}:", was or "not called", "->", value or "not called"]
-            texts.append(" ".join(words))
+            texts.append(" ".join([f"{op}:", was or "not called", "->", value or "not called"]))
     if _routes_differ(before, now):
         texts.append(f"computed by: {route_words(before.route)} -> {route_words(now.route)}")
     texts += [f"no longer applies: {name}" for name in sorted(before.statements - now.statements)]

@@ -256,8 +256,7 @@ class OperatorLookup:
         What it calls with some arguments only decides where it computes nothing in every case
         (``torch.stft`` always makes a view, and calls one of two transforms); else the reason names it.
         """
-        line = str(target.torch)
-        calls = self.operators.calls(op, line)
+        calls = self.operators.calls(op, str(target.torch))
         own = self._own(op, target, dtype, spatial)
         if calls is None or not calls.both or own.status != "native":
             return own
@@ -353,8 +352,7 @@ _MOST_CALLS = 4096
 @functools.lru_cache(_MOST_CALLS)
 def _call(op: str, names: Sequence[str], dtype: str, rank: int) -> OpCall:
     inputs = [_tensor(number, name, dtype, rank) for number, name in enumerate(names)]
-    result = _tensor(len(inputs), "", dtype, rank)
-    return OpCall(op=op, inputs=tuple(inputs), outputs=(result,))
+    return OpCall(op=op, inputs=tuple(inputs), outputs=(_tensor(len(inputs), "", dtype, rank),))
 
 
 def is_removed(op: str, line: str) -> bool:

@@ -101,15 +101,13 @@ def add_fingerprints(findings: Iterable[_Kind]) -> Iterator[_Kind]:
     """Return the findings of a report, each with its fingerprints."""
     together = tuple(findings)
     for finding, own in zip(together, fingerprints(together), strict=True):
-        has_them = finding.fingerprints == own
-        yield finding if has_them else replace(finding, fingerprints=own)
+        yield finding if finding.fingerprints == own else replace(finding, fingerprints=own)
 
 
 def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
     """Return 32 hexadecimal digits for a finding at a location."""
     # Without an operator, only the message distinguishes the finding from others of its rule.
-    about = finding.op or without_quantities(finding.message)
-    parts = [VERSION, finding.rule, about]
+    parts = [VERSION, finding.rule, finding.op or without_quantities(finding.message)]
     if place is not None:
         parts += [place.phase, any_layer(place.module), *_spell_place(place)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]

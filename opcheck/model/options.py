@@ -105,8 +105,7 @@ class Declared(NamedTuple):
         """
         option = self.option
         if option.separator:
-            texts = value.split(option.separator) if value else ()
-            value = tuple(text.strip() for text in texts)
+            value = tuple(text.strip() for text in value.split(option.separator)) if value else ()
         if option.read is not None and self.repeatable:
             value = get_origin(self.type)(map(option.read, value))
         return self.checked(value, f"--{self.name}")

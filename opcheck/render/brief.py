@@ -26,10 +26,8 @@ def brief(text: str) -> str:
     content = json.loads(text)
     if not isinstance(content, dict):
         return text
-    document = str(content.get("schema", "")).removeprefix("opcheck-").partition("/")[0]
-    keys = brief_keys(document)
-    chosen = _choose(content, [key.split(".") for key in keys]) if keys else content
-    compact = _compact(chosen)
+    keys = brief_keys(str(content.get("schema", "")).removeprefix("opcheck-").partition("/")[0])
+    compact = _compact(_choose(content, [key.split(".") for key in keys]) if keys else content)
     for entries, characters in _CUTS:
         written = for_json(json.dumps(_cut(compact, entries, characters), ensure_ascii=False))
         if len(written) <= BUDGET:

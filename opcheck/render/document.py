@@ -130,8 +130,7 @@ def table_of(records: Iterable[Any], columns: Mapping[str, Column], **form: Any)
         columns: by header what makes its cells.
         form: the other fields of ``Table``.
     """
-    cells = columns.values()
-    rows = tuple(tuple(_cell(record, column) for column in cells) for record in records)
+    rows = tuple(tuple(_cell(record, column) for column in columns.values()) for record in records)
     return Table(tuple(columns), rows, **form)
 
 

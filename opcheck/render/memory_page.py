@@ -170,8 +170,7 @@ def _sentences(memory: Memory) -> Iterator[str]:
         f", during {peak.op} {summary.place(peak.place)}" if peak.place else ""
     )
     yield from _allocation(memory)
-    for line in memory.advice:
-        yield f"to lower the peak: {line}"
+    yield from (f"to lower the peak: {line}" for line in memory.advice)
     yield from memory.notes
 
 

@@ -379,8 +379,7 @@ def suites(report: Report) -> tuple[str, Iterable[Suite]]:
         "transfers": summary.transfers(report),
         "evidence": summary.evidence(report),
     }
-    name = f"{report.model} on {report.target}"
-    return "opcheck", [Suite(name, _cases(report), properties)]
+    return "opcheck", [Suite(f"{report.model} on {report.target}", _cases(report), properties)]
 
 
 def _cases(report: Report) -> Iterator[JunitCase]:
@@ -407,8 +406,7 @@ def _is_about(finding: Finding, group: CallGroup) -> bool:
 
 def rows(report: Report) -> Iterator[tuple[str, ...]]:
     """Make a row of COLUMNS for each group of calls."""
-    for group in report.groups:
-        yield tuple(cell(report, group) for cell in _CELLS.values())
+    yield from (tuple(cell(report, group) for cell in _CELLS.values()) for group in report.groups)
 
 
 def lines(report: Report) -> Iterator[dict[str, object]]:

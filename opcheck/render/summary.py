@@ -132,8 +132,7 @@ def _too_little(memory: Memory) -> str:
 def _work(report: Report) -> tuple[SideWork | None, int, int]:
     """Return what the CPU does, and the FLOPs and bytes of all sides."""
     cpu = next((work for work in report.work if work.side == "cpu"), None)
-    flops = sum(work.flops for work in report.work)
-    return cpu, flops, sum(work.nbytes for work in report.work)
+    return cpu, sum(work.flops for work in report.work), sum(work.nbytes for work in report.work)
 
 
 #: Lines of the facts of a model that runs natively: with the headline and the count of notes, twelve.

@@ -69,8 +69,7 @@ def _sentences(times: Sequence[TimeEstimate]) -> Iterator[Words]:
         yield f"{calls} without a formula for the work: the intervals are wider for it"
     if first.left_out:
         yield f"left out: {plural(first.left_out, 'call')} that would raise"
-    for line in first.advice:
-        yield f"faster on {first.mac} with {line}"
+    yield from (f"faster on {first.mac} with {line}" for line in first.advice)
     yield (
         "from published rates of the chips and shares fitted to published times "
         "(docs/explanation/time.md); data loading, heat and other programs are not modelled"

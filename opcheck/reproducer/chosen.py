@@ -130,8 +130,7 @@ def _calls(report: Report, finding: Finding) -> CallGroup | None:
     kept = [group for group in report.groups if group.example is not None]
     if finding.op:
         same = [group for group in kept if group.op == finding.op]
-        exact = [group for group in same if group.prints == finding.prints]
-        return next(iter(exact or same), None)
+        return next(iter([group for group in same if group.prints == finding.prints] or same), None)
     for group in kept:
         if any(f"({name})" in finding.message for name in (*group.limitations, *group.advisories)):
             return group

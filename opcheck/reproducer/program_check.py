@@ -82,8 +82,7 @@ def make(chosen: ChosenFinding) -> TriedProgram:
     installed = f"torch {chosen.report.capture.installed_torch or 'that is installed here'}"
     size = nbytes(calls.example)
     if size > _MOST:
-        reason = f"Not tried here: its tensors take {filesize(size)}."
-        return _report_untried(chosen, (), reason)
+        return _report_untried(chosen, (), f"Not tried here: its tensors take {filesize(size)}.")
     schema, problem = _schema(calls.op)
     if problem:
         return _report_untried(

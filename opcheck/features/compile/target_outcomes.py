@@ -140,8 +140,7 @@ def report(
 
 def eager_runs(variants: Iterable[Variant]) -> tuple[Eager, ...]:
     """Return the runs without torch.compile that the portable variants are judged by."""
-    runs = ((v.dtype, v.training) for v in variants if v.backend in PORTABLE)
-    return tuple(dict.fromkeys(runs))
+    return tuple(dict.fromkeys((v.dtype, v.training) for v in variants if v.backend in PORTABLE))
 
 
 def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
@@ -190,8 +189,7 @@ def _of_audit(audit: Audit) -> tuple[str, CompileFailure | None]:
         why = (
             audit.problems[0].message if outcome == _UNKNOWN and audit.problems else audit.headline
         )
-        message = f"on mps without torch.compile: {why}"
-        return outcome, CompileFailure(kind="audit", message=message)
+        return outcome, CompileFailure(kind="audit", message=f"on mps without torch.compile: {why}")
     message = f"on mps, with or without torch.compile: {group.prints or group.because}"
     place = next((place.location for place in group.locations), None)
     location = place and replace(place, statement="")
@@ -528,14 +526,12 @@ def _next(tried: Attempts, command: str) -> str:
 def _plain(tried: Attempts) -> list[TriedVariant]:
     """Return what decides: Inductor for Metal as torch.compile calls it; else what was tried for Metal."""
     metal = [attempt for attempt in tried if attempt.variant.metal]
-    plain = [attempt for attempt in metal if _setting(attempt.variant) == ""]
-    return plain or metal
+    return [attempt for attempt in metal if _setting(attempt.variant) == ""] or metal
 
 
 def _setting(variant: Variant) -> str:
     """Return how a variant for Metal differs from the usual variant, in words."""
-    usual = str(replace(METAL, run_metal=variant.run_metal))
-    return str(variant).replace(usual, "").strip()
+    return str(variant).replace(str(replace(METAL, run_metal=variant.run_metal)), "").strip()
 
 
 def _settings(tried: Attempts, plain: Attempts, known: _Defects) -> Iterator[str]:
@@ -560,8 +556,7 @@ def _ways(attempts: Attempts, enough: Container[str] = ("works",)) -> tuple[str,
     runs: dict[str, dict[str, bool]] = {}
     for each in attempts:
         dtypes = runs.setdefault(each.variant.run, {})
-        works = dtypes.get(each.variant.dtype, True) and each.outcome in enough
-        dtypes[each.variant.dtype] = works
+        dtypes[each.variant.dtype] = dtypes.get(each.variant.dtype, True) and each.outcome in enough
     return _in_words(runs, works=True), _in_words(runs, works=False)
 
 
@@ -619,8 +614,7 @@ def _why_not(attempts: Attempts, known: _Defects) -> str:
 
     reasons = [(failure, attempt) for attempt in attempts for failure in failures_of(attempt)]
     if not reasons:
-        outcomes = (f"{_called_together([each])[0]}: {each.outcome}" for each in attempts)
-        return next(outcomes, "")
+        return next((f"{_called_together([each])[0]}: {each.outcome}" for each in attempts), "")
     failure = min(reasons, key=weight)[0]
     # A known defect is the reason, not the kernel that met it.
     causes = map(_cause, load_defects())

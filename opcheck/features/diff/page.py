@@ -102,8 +102,7 @@ def _rows(changes: Sequence[OverloadChange]) -> Iterator[tuple[str, ...]]:
         dtypes = "; ".join(
             f"{dtype}: {_label(was)} -> {_label(now)}" for dtype, (was, now) in main.dtypes.items()
         )
-        same = main.before == main.after
-        why = dtypes if same else main.because
+        why = dtypes if main.before == main.after else main.because
         yield main.name + others, _label(main.before), _label(main.after), why
 
 

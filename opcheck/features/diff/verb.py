@@ -150,5 +150,4 @@ def _releases(
         )
     answer = diff(*pair, macos, dtype)
     output.deliver(answer, page.document, sections)
-    worse = any(answer.counts[name] for name in REGRESSIONS)
-    return 1 if worse and fail_on == "regressions" else 0
+    return 1 if any(answer.counts[name] for name in REGRESSIONS) and fail_on == "regressions" else 0

@@ -90,8 +90,7 @@ def examine(
 
 
 def _with_rule(finding: Finding, rule: DoctorRule) -> Finding:
-    severity = finding.severity or rule.severity
-    return replace(finding, rule=rule.id, severity=severity)
+    return replace(finding, rule=rule.id, severity=finding.severity or rule.severity)
 
 
 def _requirements(path: Path) -> tuple[Requirement, ...]:

@@ -35,8 +35,7 @@ def shorten(text: str) -> str:
     """Return the sections of a page that say what it is and what to do, in at most 15 lines."""
     title, *paragraphs = text.strip().split("\n\n")
     lines: list[str] = [title, ""]
-    says = any(_WAY_OUT.match(paragraph) for paragraph in paragraphs)
-    first = _FIRST if says else _WITH_CODE
+    first = _FIRST if any(_WAY_OUT.match(paragraph) for paragraph in paragraphs) else _WITH_CODE
     is_shown = False
     for paragraph in paragraphs:
         if not paragraph.startswith(("```", "- ")):

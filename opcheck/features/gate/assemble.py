@@ -82,8 +82,7 @@ def read_cached(job: Job) -> JobResult | None:
 
 
 def _with_lock(job: Job, lock: environments.LockedEnvironment | None) -> Job:
-    request = replace(job.request, packages=lock.packages if lock else ())
-    return replace(job, request=request)
+    return replace(job, request=replace(job.request, packages=lock.packages if lock else ()))
 
 
 def _versions(job: Job) -> tuple[str, ...]:

@@ -136,8 +136,7 @@ def _rest(gate: GateReport, by_state: dict[str, tuple[Occurrence, ...]]) -> Iter
     ignored = by_state.get("ignored", ())
     reasons = (f"{_brief(occurrence)} ({occurrence.finding.ignored})" for occurrence in ignored)
     yield from section("Ignored", Bullets(tuple(reasons)))
-    in_baseline = by_state.get("known", ())
-    yield from section("In the baseline", Bullets(tuple(map(_brief, in_baseline))))
+    yield from section("In the baseline", Bullets(tuple(map(_brief, by_state.get("known", ())))))
 
 
 def _brief(occurrence: Occurrence) -> str:
@@ -231,8 +230,7 @@ def _merge(entries: Sequence[tuple[Occurrence, GateCell]], targets_in_all: int) 
     else:
         where = f"{targets[0]} and {plural(len(targets) - 1, 'more target')}"
     first = next(entry for entry, _ in entries if entry.state == state)
-    scope = f"{', '.join(models)}; on {where}"
-    return first._replace(models=models, targets=targets, scope=scope)
+    return first._replace(models=models, targets=targets, scope=f"{', '.join(models)}; on {where}")
 
 
 def _failed_cells(gate: GateReport) -> Iterator[tuple[GateCell, int]]:
@@ -249,8 +247,7 @@ def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:
     with the other findings as its output.
     """
     models = groupby(gate.cells, key=lambda cell: cell.model)
-    interrupted = "the run was interrupted before it was audited"
-    error = ("error", {"message": interrupted}, "")
+    error = ("error", {"message": "the run was interrupted before it was audited"}, "")
     return "opcheck gate", [
         *(Suite(model, list(map(_case, cells))) for model, cells in models),
         *(Suite(model, [JunitCase(model, "interrupted", (error,))]) for model in gate.left),

@@ -114,7 +114,6 @@ def _rows(step: Step) -> Iterator[tuple[str, ...]]:
     if step.change != "first" and step.dtypes:
         changed.append(f"now {wording.by_state(step.dtypes)}")
     first, *others = changed or [""]
-    change = "" if step.change in {"first", "same"} else step.change
-    yield step.torch, _status(step), change, first
+    yield step.torch, _status(step), "" if step.change in {"first", "same"} else step.change, first
     for text in others:
         yield "", "", "", text

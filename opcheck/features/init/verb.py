@@ -47,8 +47,7 @@ def command(
             context=where,
             hint="opcheck gate runs it; edit the file to change it",
         )
-    shared = Path(config.FILE)
-    in_shared = shared.is_file()
+    in_shared = Path(config.FILE).is_file()
     text = _table(_choose_models(models), "tool.opcheck." if in_shared else "")
     if workflow and _WORKFLOW.exists() and not printed:
         raise UsageError(

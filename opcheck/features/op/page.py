@@ -174,8 +174,7 @@ def _exception(entry: Note, main: OverloadAnswer, headline: str) -> tuple[str, s
     if case and entry.way_out and entry.case in headline:
         case = "" if dtypes else "help"
     rare = "rarely" if entry.frequency == "rarely" else ""
-    text = ": ".join(filter(None, (rare, dtypes, case, entry.way_out)))
-    return text, f" ({entry.id})"
+    return ": ".join(filter(None, (rare, dtypes, case, entry.way_out))), f" ({entry.id})"
 
 
 def _write_before(answer: Answer, main: OverloadAnswer) -> str:

@@ -423,8 +423,7 @@ def statement(name: str, sort: str) -> str:
 def model(name: str) -> str:
     """Return the address of a model: characters that no file name can have become a dash and a digest."""
     prefix, _, rest = name.partition(":")
-    parts = [prefix, rest] if rest else [prefix]
-    return "/".join(("model", *map(_file_name, parts)))
+    return "/".join(("model", *map(_file_name, [prefix, rest] if rest else [prefix])))
 
 
 def _file_name(text: str) -> str:

@@ -274,8 +274,7 @@ def _environment(line: str, before: Listed | None) -> Iterator[Variable]:
     old = {variable.name for variable in known.known(before.line)} if before else set()
     for variable in known.known(line):
         change = "new" if before and variable.name not in old else ""
-        described = msgspec.convert(variable, Variable, from_attributes=True)
-        yield replace(described, change=change)
+        yield replace(msgspec.convert(variable, Variable, from_attributes=True), change=change)
 
 
 def _differs(before: str, line: str, lookup: OperatorLookup) -> Iterator[Differs]:

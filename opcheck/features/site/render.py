@@ -351,8 +351,7 @@ def _address(text: str) -> Markup:
     if not text.startswith("https://"):
         return Markup("<code>{}</code>").format(text)
     issue = _ISSUE.fullmatch(text)
-    name = f"{issue[1]}#{issue[2]}" if issue else text
-    return Markup('<a href="{}">{}</a>').format(text, name)
+    return Markup('<a href="{}">{}</a>').format(text, f"{issue[1]}#{issue[2]}" if issue else text)
 
 
 @functools.cache

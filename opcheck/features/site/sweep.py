@@ -255,8 +255,7 @@ def _not_native(rows: Iterable[Row]) -> Iterator[NotNative]:
     """Yield the operators that are not native for a model, the worst state first."""
 
     def key(row: Row) -> tuple[int, str, str, bool, int]:
-        place = -STATES.index(_state(row))
-        return (place, row["op"], row["mode"], row["fallback"], row["calls"])
+        return (-STATES.index(_state(row)), row["op"], row["mode"], row["fallback"], row["calls"])
 
     for (place, *_), group in sorted(_group_by(rows, key).items()):
         about = {"state": STATES[-place], "targets": _targets(map(_target_of, group))}

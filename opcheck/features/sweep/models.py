@@ -83,8 +83,7 @@ def _parse(content: str, suffix: str) -> list[str | _ModelEntry]:
         lines = (line.partition("#")[0].strip() for line in content.splitlines())
         return [line for line in lines if line]
     raw = documents.from_toml(content) if suffix == ".toml" else documents.from_yaml(content)
-    whole = {"models": raw} if isinstance(raw, list) else raw
-    return documents.convert(whole, _ModelList).models
+    return documents.convert({"models": raw} if isinstance(raw, list) else raw, _ModelList).models
 
 
 def _list_models(patterns: list[str]) -> dict[str, list[Model]]:

@@ -175,8 +175,7 @@ def preload(library: str, name: str = "", target: Target | None = None) -> None:
         return
     target = target or Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
     with out_of_reach(), mps_backend(target), names_of_the_target():
-        module = find(library, f"{library}:{name}")
-        getattr(module, name, None)
+        getattr(find(library, f"{library}:{name}"), name, None)
 
 
 def warm() -> None:
@@ -224,8 +223,7 @@ def result(task: SweepTask, mode: Mode, lists: OpLists) -> SweepResult:
     try:
         config = _config(task)
     except Exception as error:  # noqa: BLE001 - whatever a configuration raises
-        text = f"{type(error).__name__}: {error_text(error)}"
-        work.fail(task.targets, ModelLoadError(text))
+        work.fail(task.targets, ModelLoadError(f"{type(error).__name__}: {error_text(error)}"))
         return work.result(key, task.model.config, start)
     work.measure(config)
     if work.failures and config != task.model.config:
@@ -313,8 +311,7 @@ class _Work:
             if isinstance(trace, OpcheckError):
                 self.fail([targets[n]], trace)
             else:
-                alike = by_libraries.setdefault(trace.differing_libraries, [])
-                alike.append((trace, targets[n]))
+                by_libraries.setdefault(trace.differing_libraries, []).append((trace, targets[n]))
         for alike in by_libraries.values():
             self._judge(alike[0][0], [target for _, target in alike])
 
@@ -509,8 +506,7 @@ def timm_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     for module in sorted(library.list_modules()):
         names = library.list_models(module=module)
         chosen = [min(names, key=_smallness)] if names and pattern == ALL else names
-        for name in _fitting(chosen, pattern):
-            yield Model(spec=f"timm:{name}", family=module)
+        yield from (Model(spec=f"timm:{name}", family=module) for name in _fitting(chosen, pattern))
 
 
 def torchvision_models(library: ModuleType, pattern: str) -> Iterator[Model]:

@@ -201,5 +201,4 @@ def has_verdicts(result: SweepResult) -> bool:
 def _same(result: MissingVerdict) -> bool:
     """Return whether the model raises the same type of error without opcheck."""
     kind = result.plain.partition(":")[0]
-    text = f" {result.problem}: {result.message}"
-    return kind not in ("", "runs") and f" {kind}: " in text
+    return kind not in ("", "runs") and f" {kind}: " in f" {result.problem}: {result.message}"

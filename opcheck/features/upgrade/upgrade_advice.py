@@ -270,8 +270,7 @@ def _badness(seen: _IndexedReport) -> tuple[int, int, int]:
 
 def _newer(target: Target, current: Target) -> bool:
     """Return whether the target is newer in torch or macOS, and older in neither."""
-    forward = target.torch >= current.torch and target.macos >= current.macos
-    return forward and target != current
+    return (target.torch >= current.torch and target.macos >= current.macos) and target != current
 
 
 def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Version]:

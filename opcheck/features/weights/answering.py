@@ -184,16 +184,14 @@ def _models(listing: Listing) -> Iterator[_StoredModel]:
         components = {name.partition("/")[0] for name in names if "/" in name}
         declared = [name for name in settings(listing, _PIPELINE) if name in components]
         for name in declared[:_MOST_COMPONENTS]:
-            files = _choose_files(listing, name)
-            if files:
+            if files := _choose_files(listing, name):
                 yield _StoredModel(files, "diffusers", settings(listing, f"{name}/{_CONFIG}"))
         return
-    kind = {_ADAPTER: "adapter", _CONFIG: "transformers"}
-    form = next((kind[name] for name in kind if name in names), "")
+    form = "transformers" if _CONFIG in names else ""
     config = settings(listing, _CONFIG)
     if "quantize_config.json" in names and "quantization_config" not in config:
         config = {**config, "quantization_config": {"quant_method": "gptq"}}
-    yield _StoredModel(_choose_files(listing, ""), form, config)
+    yield _StoredModel(_choose_files(listing, ""), "adapter" if _ADAPTER in names else form, config)
 
 
 def _choose_files(listing: Listing, folder: str) -> list[str]:
@@ -243,20 +241,18 @@ def _read_index(listing: Listing, index: str) -> list[str]:
 def _judge_model(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> _JudgedModel:
     """Judge a model by its configuration and the headers of its files."""
     files = [read_stored(listing, name) for name in model.files]
-    dtypes = part_outcomes.total(file.elements() for file in files)
     quantization = model.config.get("quantization_config")
+    stated = quantization if isinstance(quantization, dict) else None
     names = (tensor.name for file in files for tensor in file.tensors)
     method = (
-        repository.method_of(quantization)
-        if isinstance(quantization, dict)
-        else part_outcomes.method_by_names(names)
+        part_outcomes.method_by_names(names) if stated is None else repository.method_of(stated)
     )
     if files and files[0].format == "gguf":
         method = ""
-    if method and (method in part_outcomes.METHODS or isinstance(quantization, dict)):
+    if method and (method in part_outcomes.METHODS or stated is not None):
         library = "diffusers" if model.format == "diffusers" else "transformers"
-        stated = quantization if isinstance(quantization, dict) else {}
-        bits = 8 if stated.get("load_in_8bit") else 4
+        bits = 8 if stated and stated.get("load_in_8bit") else 4
+        dtypes = part_outcomes.total(file.elements() for file in files)
         parts = [
             part_outcomes.of_method(method, judge, dtypes, library, bits),
             *part_outcomes.of_pickles(files, judge),
@@ -276,10 +272,8 @@ def _with_conversion(
         return part
     if method:
         newer = f"torch {part.since} or newer, or " if part.since else ""
-        instead = (
-            f"{newer}a file of another dtype: this file has scales, which a cast would leave out"
-        )
-        return replace(part, instead=instead)
+        other = "a file of another dtype: this file has scales, which a cast would leave out"
+        return replace(part, instead=f"{newer}{other}")
     if not files or files[0].format != "safetensors" or len(names) != 1:
         return part
     name, dtype = PurePosixPath(names[0]).name, CAST_TO[DTYPES[part.part].kind]
@@ -288,9 +282,8 @@ def _with_conversion(
         f"save_file({{name: tensor.to(torch.{dtype}) if tensor.dtype == torch.{part.part} else tensor for name, "
         f"tensor in load_file({name!r}).items()}}, {converted!r})"
     )
-    return replace(
-        part, instead=f"{part.instead}; to convert the file, with safetensors.torch: {line}"
-    )
+    way = f"{part.instead}; to convert the file, with safetensors.torch: {line}"
+    return replace(part, instead=way)
 
 
 def _cast_by_library(part: PartOutcome, model: _StoredModel, judge: DtypeJudge) -> PartOutcome:
@@ -314,45 +307,56 @@ def _of_files(listing: Listing, models: Sequence[_StoredModel], judge: DtypeJudg
     judged = [_judge_model(listing, model, judge) for model in models]
     files = [file for each in judged for file in each.stored]
     worst = max((each.worst for each in judged), key=lambda part: part.rank)
-    method = next((each.method for each in judged if each.method), "")
-    parts = tuple(dict.fromkeys(part for each in judged for part in each.parts))
-    dense = worst.outcome == "casts"
-    form = models[0].format or (files[0].format if files else "")
-    instead = worst.instead
     raising = next(m for m, each in zip(models, judged, strict=True) if each.worst == worst)
     other = "" if worst.outcome in WORKS else _other_file(listing, raising, judge)
-    return WeightsAnswer(
-        source=listing.source,
-        torch=str(judge.target.torch),
-        macos=str(judge.target.macos),
-        format=form,
-        method=method,
-        dtypes=part_outcomes.total(file.elements() for file in files),
-        outcome=worst.outcome,
-        since=worst.since,
-        text=worst.text or worst.because,
-        because=worst.because,
-        instead="; or ".join(filter(None, (other, instead))),
-        bytes=sum(file.nbytes for file in files),
-        memory=part_outcomes.memory(files, judge.target, dense=dense),
-        parts=parts,
-        files=tuple(_rows(models, judged)),
-        evidence=tuple(dict.fromkeys((*worst.evidence,))),
+    rows = [
+        WeightsPart(
+            name=name,
+            format=file.format,
+            outcome=each.worst.outcome,
+            bytes=file.nbytes,
+            dtypes=dict(file.elements()),
+            text=each.worst.text,
+        )
+        for model, each in zip(models, judged, strict=True)
+        for name, file in zip(model.files, each.stored, strict=True)
+    ]
+    return _answer(
+        *(listing.source, judge, worst, rows, files),
+        format=models[0].format or (files[0].format if files else ""),
+        method=next((each.method for each in judged if each.method), ""),
+        instead="; or ".join(filter(None, (other, worst.instead))),
+        parts=tuple(dict.fromkeys(part for each in judged for part in each.parts)),
+        evidence=tuple(dict.fromkeys(worst.evidence)),
         not_checked=(NOT_CHECKED, "what a program does with the weights: opcheck audit"),
     )
 
 
-def _rows(models: Sequence[_StoredModel], judged: Sequence[_JudgedModel]) -> Iterator[WeightsPart]:
-    for model, each in zip(models, judged, strict=True):
-        for name, file in zip(model.files, each.stored, strict=True):
-            yield WeightsPart(
-                name=name,
-                format=file.format,
-                outcome=each.worst.outcome,
-                bytes=file.nbytes,
-                dtypes=dict(file.elements()),
-                text=each.worst.text,
-            )
+def _answer(
+    source: str,
+    judge: DtypeJudge,
+    worst: PartOutcome,
+    rows: Sequence[WeightsPart],
+    files: Sequence[StoredFile],
+    **others: Any,
+) -> WeightsAnswer:
+    """Return the answer by the part that decides, the files by their names, and those that were read."""
+    stated: dict[str, Any] = {
+        "source": source,
+        "torch": str(judge.target.torch),
+        "macos": str(judge.target.macos),
+        "dtypes": part_outcomes.total(row.dtypes for row in rows),
+        "outcome": worst.outcome,
+        "since": worst.since,
+        "text": worst.text or worst.because,
+        "because": worst.because,
+        "instead": worst.instead,
+        "bytes": sum(row.bytes for row in rows),
+        "memory": part_outcomes.memory(files, judge.target, dense=worst.outcome == "casts"),
+        "files": tuple(rows),
+        "evidence": worst.evidence,
+    }
+    return WeightsAnswer(**stated | others)
 
 
 def _other_file(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> str:
@@ -389,22 +393,20 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
     files: list[StoredFile] = []
     for named in named_files(content):
         found = here.get(PurePosixPath(named.name).name)
-        if found:
-            judged = _judge_model(folder, _StoredModel([found]), judge)
-            own, stored_here = judged.worst, [*judged.stored]
-        else:
-            own, stored_here = _by_name(named, judge), []
+        judged = _judge_model(folder, _StoredModel([found]), judge) if found else None
+        stored = [*judged.stored] if judged else []
+        own = judged.worst if judged else _by_name(named, judge)
         casts = [judge.dtype(named.dtype)] if named.dtype else []
         worst = max((own, *casts), key=lambda part: part.rank)
-        files += stored_here
+        files += stored
         parts.append(replace(worst, part=f"{named.name} ({named.node})"))
         rows.append(
             WeightsPart(
                 name=named.name,
-                format=stored_here[0].format if stored_here else format_of(named.name),
+                format=stored[0].format if stored else format_of(named.name),
                 outcome=worst.outcome,
-                bytes=sum(file.nbytes for file in stored_here),
-                dtypes=part_outcomes.total(file.elements() for file in stored_here),
+                bytes=sum(file.nbytes for file in stored),
+                dtypes=part_outcomes.total(file.elements() for file in stored),
                 text=worst.text,
             )
         )
@@ -412,26 +414,15 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
         raise reading.make_damaged_error(spec, "its nodes name no file of weights")
     worst = max(parts, key=lambda part: part.rank)
     guessed = [row.name for row in rows if not row.bytes]
-    worst_name = rows[parts.index(worst)].name
+    is_guess = rows[parts.index(worst)].name in guessed
+    by_name = ", by its name, for the file is not here" if is_guess else ""
     missing = (f"not here, judged by name: {', '.join(guessed[:4])}",) if guessed else ()
-    return WeightsAnswer(
-        source=spec,
-        torch=str(judge.target.torch),
-        macos=str(judge.target.macos),
+    return _answer(
+        *(spec, judge, worst, rows, files),
         format="comfyui",
-        dtypes=part_outcomes.total(row.dtypes for row in rows),
-        outcome=worst.outcome,
-        since=worst.since,
-        text=worst.text or worst.because,
-        because=f"{worst.part}"
-        + (", by its name, for the file is not here" if worst_name in guessed else "")
-        + f": {worst.because}",
-        instead=worst.instead,
-        bytes=sum(row.bytes for row in rows),
+        because=f"{worst.part}{by_name}: {worst.because}",
         memory=part_outcomes.memory(files, judge.target, dense=False),
         parts=tuple(parts),
-        files=tuple(rows),
-        evidence=worst.evidence,
         not_checked=(NOT_CHECKED, *missing),
     )
 

@@ -168,14 +168,11 @@ def open_hub(spec: str) -> tuple[HubListing, str]:
     name = "/".join(parts[:_OF_REPOSITORY]) + (f"@{revision}" if revision else "")
     listing = HubListing(name, spec)
     if file and file not in listing.names:
-        near = (
-            ", ".join(each for each in listing.names if each.endswith(reading.SUFFIXES))
-            or "no weights"
-        )
+        near = ", ".join(each for each in listing.names if each.endswith(reading.SUFFIXES))
         raise ModelLoadError(
             f"{parts[0]}/{parts[1]} has no file {file}",
             context=f"hub name {spec}",
-            hint=f"it has {near[:300]}",
+            hint=f"it has {near[:300] or 'no weights'}",
         )
     return listing, file
 

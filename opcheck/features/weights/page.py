@@ -56,14 +56,11 @@ def document(
 
 def methods_document(answer: MethodsAnswer) -> Iterator[Block]:
     """Make the page of all methods: how many are decided, and a row each."""
-    decided = [part for part in answer.methods if part.outcome != "unknown"]
-    yield Heading(
-        f"{len(decided)} of {plural(len(answer.methods), 'method')} decided on torch {answer.torch}, "
-        f"macOS {answer.macos}",
-        1,
-    )
-    names = {"part": "method"}
-    columns: dict[str, Column] = {names.get(name, name): field for name, field in _PARTS.items()}
+    decided = sum(part.outcome != "unknown" for part in answer.methods)
+    share = f"{decided} of {plural(len(answer.methods), 'method')} decided"
+    yield Heading(f"{share} on torch {answer.torch}, macOS {answer.macos}", 1)
+    columns: dict[str, Column] = {"method": "part", **_PARTS}
+    del columns["part"]
     columns["evidence"] = lambda part: "; ".join(part.evidence)
     yield table_of(answer.methods, columns, code=(0,), wide=(4,))
     yield Lines((NOT_CHECKED,))

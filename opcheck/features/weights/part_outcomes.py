@@ -65,12 +65,9 @@ class DtypeJudge:
         own = on(self.target)
         since = ""
         for line in reversed(self.lists.versions):
-            minimum = self.lists.release(str(line)).minimum
-            macos = max(self.target.macos, minimum)
-            if (
-                on(Target(torch=line, macos=macos, cpu_fallback=self.target.cpu_fallback)).outcome
-                not in WORKS
-            ):
+            macos = max(self.target.macos, self.lists.release(str(line)).minimum)
+            there = Target(torch=line, macos=macos, cpu_fallback=self.target.cpu_fallback)
+            if on(there).outcome not in WORKS:
                 break
             since = str(line)
         newer = f"torch {since} or newer, or " if since and own.outcome not in WORKS else ""
@@ -104,8 +101,7 @@ class DtypeJudge:
         if kind not in UNPACKING["loaders"][loader]["types"]:
             otherwise = UNPACKING["loaders"][loader]["otherwise"]
             return PartOutcome(part=f"{kind}, {loader}", **otherwise)
-        calls = UNPACKING["calls"].get(kind, UNPACKING["calls"]["others"])
-        worst = self._worst(calls, target)
+        worst = self._worst(UNPACKING["calls"].get(kind, UNPACKING["calls"]["others"]), target)
         because = (
             worst.because or "its blocks stay as they are, and each call unpacks them on the GPU"
         )
@@ -214,13 +210,8 @@ def of_file(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
     elif stored.format == "onnx":
         yield outcome_of("onnx")
     else:
-        yield from of_dtypes(stored.elements(), judge)
+        yield from map(judge.dtype, stored.elements())
     yield from _of_pickle(stored, judge.target)
-
-
-def of_dtypes(names: Iterable[str], judge: DtypeJudge) -> Iterator[PartOutcome]:
-    """Yield what each dtype becomes."""
-    yield from map(judge.dtype, names)
 
 
 def of_pickles(files: Iterable[StoredFile], judge: DtypeJudge) -> Iterator[PartOutcome]:
@@ -254,7 +245,7 @@ def _of_gguf(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
         # Text encoders of ComfyUI, and programs with the same code, unpack language models on the GPU.
         unpacked = (judge.block(kind, "ComfyUI-GGUF") for kind in blocks)
         yield from (part for part in unpacked if part.outcome in {"wrong", "raises_at_run"})
-    yield from of_dtypes((kind for kind in kinds if kind in DTYPES and kind != "bfloat16"), judge)
+    yield from map(judge.dtype, (kind for kind in kinds if kind in DTYPES and kind != "bfloat16"))
 
 
 def _by_transformers(architecture: str, blocks: Sequence[str]) -> PartOutcome:
@@ -352,10 +343,9 @@ def _narrow(
         yield replace(
             part, part=own.part, because=because, since=since, evidence=evidence, instead=instead
         )
-    for part in of_dtypes(dtypes, judge) if listed.keeps else ():
-        yield replace(
-            part, part=f"{own.part}, {part.part}", evidence=(*own.evidence, *part.evidence)
-        )
+    for part in map(judge.dtype, dtypes if listed.keeps else ()):
+        evidence = (*own.evidence, *part.evidence)
+        yield replace(part, part=f"{own.part}, {part.part}", evidence=evidence)
 
 
 def memory(stored: Sequence[StoredFile], target: Target, *, dense: bool) -> WeightsMemory | None:
@@ -369,10 +359,8 @@ def memory(stored: Sequence[StoredFile], target: Target, *, dense: bool) -> Weig
     sizes = [tensor for file in stored for tensor in file.tensors]
     if not sizes:
         return None
-    loaded = [
-        max(each.nbytes, each.elements * _DENSE) if dense and each.nbytes else each.nbytes
-        for each in sizes
-    ]
+    least = _DENSE if dense else 0
+    loaded = [each.nbytes and max(each.nbytes, each.elements * least) for each in sizes]
     # A tensor is read, cast or not, and then moved: the largest is there twice.
     loading = sum(loaded) + max(*loaded, *(each.nbytes for each in sizes))
     fitting = {mac.memory: loading <= mac.on(target.macos).nbytes for mac in load_macs()}

@@ -41,8 +41,7 @@ def count_skipped() -> int:
 
 def recompiles() -> tuple[Recompile, ...]:
     """Return the guards that no longer held."""
-    metrics = compilation.compilation_metrics()
-    counted = Counter(_guard(metric) for metric in metrics)
+    counted = Counter(_guard(metric) for metric in compilation.compilation_metrics())
     counted.pop("", None)
     return tuple(Recompile(guard=guard, count=count) for guard, count in counted.items())
 

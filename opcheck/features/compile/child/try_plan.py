@@ -99,13 +99,11 @@ def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariant
     tried: list[TriedVariant] = []
     for number, variant in enumerate(plan.variants, 1):
         say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {variant.run}")
-        refused = _refuse(variant, known, lacking)
-        tried.append(refused or _try(program, variant, plan))
+        tried.append(_refuse(variant, known, lacking) or _try(program, variant, plan))
         compiled = replace(compiled, tried=tuple(tried))
         if plan.scratch:
             # The parent reads it where this process is ended.
-            text = msgspec.json.encode(compiled).decode()
-            write_text(Path(plan.scratch) / TRIED, text)
+            write_text(Path(plan.scratch) / TRIED, msgspec.json.encode(compiled).decode())
     return compiled
 
 

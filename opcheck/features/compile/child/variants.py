@@ -267,8 +267,7 @@ def _compile_and_run(
         graphs, own = dynamo.graphs(), len(side.graphs) if side else 0
         recompiles = dynamo.recompiles()
         # AOTInductor compiles once.
-        once_only = failure is not None or variant.backend == AOTINDUCTOR
-        more = None if once_only else larger(there)
+        more = None if failure is not None or variant.backend == AOTINDUCTOR else larger(there)
         if more is not None:
             try:
                 once(more._replace(module=module), training=variant.training)
@@ -342,8 +341,7 @@ def _exactly(program: ProgramCall, variant: Variant, device: str) -> Results | N
 
 def _time_once(program: ProgramCall, variant: Variant) -> tuple[Results, float]:
     start = time.perf_counter()
-    results = once(program, training=variant.training)
-    return results, time.perf_counter() - start
+    return once(program, training=variant.training), time.perf_counter() - start
 
 
 def _arguments(variant: Variant, side: SideCompiler | None) -> dict[str, Any]:

@@ -79,5 +79,4 @@ def _in_requirements(examined: Examined) -> Iterator[Finding]:
 
 @rule("OC327", "warning", "a script to read (--script)")
 def _in_script(examined: Examined) -> Iterator[Finding]:
-    for scanned in examined.script or ():
-        yield replace(scanned, rule="")
+    yield from (replace(scanned, rule="") for scanned in examined.script or ())

@@ -151,8 +151,7 @@ class _SampleOutcomes:
     def add(self, judged: ComparedCall) -> None:
         """Count one call."""
         op = judged.op
-        before = self.calls.get(op, judged.outcome)
-        self.calls[op] = min(before, judged.outcome, key=_STATES.index)
+        self.calls[op] = min(self.calls.get(op, judged.outcome), judged.outcome, key=_STATES.index)
         self.reason = self.reason or judged.reason
         if judged.outcome != "not compared":
             self.error = max(self.error, judged.worst.error)
@@ -166,8 +165,7 @@ def probe(op: Any, task: ProbeTask, device: torch.device, limit: int) -> Result:
     try:
         samples = samples_of(op, task, limit)
     except Exception as error:  # noqa: BLE001 - torch's samples, of dtypes that the CPU may not have
-        text = f"no samples: {_describe(error)}"
-        return start(outcome="not judged", samples=0, text=text)
+        return start(outcome="not judged", samples=0, text=f"no samples: {_describe(error)}")
     start = functools.partial(start, samples=1)
     tried = [_try(op, task, sample, device, start) for sample in samples]
     results = [result for result in tried if result is not None]
