@@ -25,7 +25,7 @@ def aliases(operators: Iterable[str], line: str) -> Mapping[str, tuple[str, ...]
             names[op].setdefault(name)
     for word, meant in WORDS.items():
         for op, known in names.items():
-            if meant in {op, _bare(op)} or meant in known:
+            if meant in {op, op.partition("::")[2]} or meant in known:
                 known.setdefault(word)
     return {op: shown for op, known in names.items() if (shown := tuple(_unlike(known, op)))}
 
@@ -43,12 +43,12 @@ def _calling(overloads: Iterable[str], line: str) -> Iterator[tuple[str, str]]:
     for name, entered in composites.apis().items():
         bases = {_base(op) for op in entered}
         if len(bases) == 1:
-            yield name, next(iter(bases))
-            yield from ((name, op) for each in entered for op in _only(composites.body(each, line)))
+            bodies = (_only(composites.body(each, line)) for each in entered)
+            yield from ((name, op) for called in (bases, *bodies) for op in called)
     for name in sorted(composites.python_callers()):
         yield from ((name, op) for op in _only(composites.python_body(name, line)))
     for overload in overloads:
-        name = _bare(_base(overload))
+        name = _base(overload).partition("::")[2]
         if not (overload.endswith("out") or name.startswith("_") or name.endswith("_")):
             yield from ((name, op) for op in _only(composites.body(overload, line)))
 
@@ -61,7 +61,3 @@ def _only(body: composites.CompositeBody | None) -> tuple[str, ...]:
 
 def _base(overload: str) -> str:
     return overload.partition(".")[0]
-
-
-def _bare(operator: str) -> str:
-    return operator.partition("::")[2]

@@ -1,6 +1,7 @@
 """Answer what the releases do with an operator, on which macOS, for which dtype."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import get_args
 
 import msgspec
@@ -87,7 +88,8 @@ def answer(
     )
     overloads = _in_order(meant, scope)
     main = overloads[0]
-    everywhere = _past(main.name, scope, all_releases=True)
+    every_line = (release.line for release in lookup.lists.releases)
+    everywhere = past(main.name, every_line, system, lookup, wanted)
     return Answer(
         tool=TOOL,
         op=meant.asked,
@@ -145,16 +147,12 @@ def _scope(
         return str(macos_of(macos, asked)), (asked,)
     if macos is None:
         return str(macos_of(None, lists.releases[-1])), lists.releases
-    starting: list[Release] = []
-    system = ""
-    for release in lists.releases:
-        try:
+    # The oldest release starts on the oldest macOS: what it refuses is none.
+    system, starting = str(macos_of(macos, lists.releases[0])), [lists.releases[0]]
+    for release in lists.releases[1:]:
+        with contextlib.suppress(UnknownTargetError):
             system = str(macos_of(macos, release))
-        except UnknownTargetError:
-            if release is lists.releases[0]:
-                raise
-            continue
-        starting.append(release)
+            starting.append(release)
     return system, tuple(starting)
 
 
@@ -183,9 +181,9 @@ def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
     dtype = scope.dtype or lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
     about = _possible(op, dtype, scope)
-    past = _past(op, scope)
+    states = past(op, lines_until(scope.line, lookup), scope.system, lookup, scope.dtype)
     every = not scope.only_system
-    steps = route_steps(op, (line for line in past), lookup)
+    steps = route_steps(op, states, lookup)
     return OverloadAnswer(
         name=op,
         status=verdict.status,
@@ -194,7 +192,7 @@ def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
         confidence=verdict.confidence,
         dtype=dtype,
         dtypes=lookup.states(op, aim, scope.dtypes),
-        since=find_since(past, tuple(past)) if past else scope.line,
+        since=find_since(states, tuple(states)) if states else scope.line,
         prints=verdict.prints,
         limitations=notes(about, "limitation", verdict, aim, scope.dtype, every_macos=every),
         advisories=notes(about, "advisory", verdict, aim, scope.dtype, every_macos=every),
@@ -233,27 +231,24 @@ def _limit(main: OverloadAnswer, scope: _QuestionScope) -> str:
 def _wrong(main: OverloadAnswer) -> tuple[Note, ...]:
     """Return what is wrong on the target where the call runs on MPS: the most frequent first, then the main dtype."""
     native = {name for name, state in main.dtypes.items() if state.status == "native"}
-    entries = [
-        note
-        for note in (*main.limitations, *main.advisories)
-        if note.effect == "wrong_result"
-        and note.holds
-        and not native.isdisjoint(note.dtypes or native)
-    ]
     frequencies = get_args(Frequency)
 
     def order(note: Note) -> tuple[int, bool, str]:
         return frequencies.index(note.frequency), main.dtype not in (note.dtypes or native), note.id
 
+    entries = (
+        note
+        for note in (*main.limitations, *main.advisories)
+        if note.effect == "wrong_result" and note.holds and native & {*(note.dtypes or native)}
+    )
     return tuple(sorted(entries, key=order))
 
 
 def _possible(op: str, dtype: str, scope: _QuestionScope) -> list[Statement]:
     """Return the statements that can hold for a call of the operator."""
-    about = scope.lookup.operators.statements_on(op, scope.line)
     return [
         statement
-        for statement in about
+        for statement in scope.lookup.operators.statements_on(op, scope.line)
         if can_hold(statement, spatial_of(op), dtype)
         # Python code passes no argument of its caller to the copies that it makes.
         and not (is_python(op) and statement.condition and COPIES.issuperset(statement.ops))
@@ -312,23 +307,23 @@ def same(left: Cell, right: Cell) -> bool:
     return (left.status, left.kind, left.dtypes) == (right.status, right.kind, right.dtypes)
 
 
-def _past(op: str, scope: _QuestionScope, *, all_releases: bool = False) -> dict[str, State]:
-    """Return the state in each release that has the overload: up to the target's release, or in all."""
-    last = Version.parse(scope.line)
-    lookup, states = scope.lookup, {}
-    for release in lookup.lists.releases:
-        within = all_releases or release.version <= last
-        exists = lookup.operators.resolution(op, release.line).value is not None
-        if within and (exists or is_removed(op, release.line)):
-            states[release.line] = lookup.state(op, target(release.line, scope.system), scope.dtype)
-    return states
+def lines_until(last: str, lookup: OperatorLookup) -> tuple[str, ...]:
+    """Return the release lines up to this one, the oldest first."""
+    return tuple(str(line) for line in lookup.lists.versions if line <= Version.parse(last))
 
 
-def _links(overloads: Iterable[OverloadAnswer]) -> tuple[str, ...]:
-    links: dict[str, None] = {}
-    for overload in overloads:
-        for note in (*overload.limitations, *overload.advisories):
-            links |= dict.fromkeys(note.links)
-    if any(overload.status != "native" for overload in overloads):
-        links |= dict.fromkeys(TRACKING)
-    return tuple(links)
+def past(
+    op: str, lines: Iterable[str], system: str, lookup: OperatorLookup, dtype: str | None = None
+) -> dict[str, State]:
+    """Return the overload's state in each of these releases that has it, or that removed it."""
+    return {
+        line: lookup.state(op, target(line, system), dtype)
+        for line in lines
+        if lookup.operators.resolution(op, line).value is not None or is_removed(op, line)
+    }
+
+
+def _links(overloads: Sequence[OverloadAnswer]) -> tuple[str, ...]:
+    notes = [note for each in overloads for note in (*each.limitations, *each.advisories)]
+    tracking = TRACKING if any(each.status != "native" for each in overloads) else ()
+    return tuple(dict.fromkeys((*(link for note in notes for link in note.links), *tracking)))

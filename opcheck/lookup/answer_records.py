@@ -147,7 +147,7 @@ def find_since(states: Mapping[str, State], lines: Sequence[str]) -> str:
     earliest, last = lines[-1], states.get(lines[-1])
     for line in reversed(lines):
         state = states.get(line)
-        if _without_mark(state) != _without_mark(last):
+        if (state and (state.status, state.kind)) != (last and (last.status, last.kind)):
             return _at_most(earliest, state, last)
         earliest = line
     return earliest
@@ -162,10 +162,6 @@ def first_native(states: Mapping[str, State], lines: Sequence[str]) -> str | Non
             return _at_most(line, before, state)
         before = state
     return None
-
-
-def _without_mark(state: State | None) -> object:
-    return state and (state.status, state.kind)
 
 
 def _at_most(line: str, before: State | None, state: State | None) -> str:

@@ -67,7 +67,7 @@ def coverage(
     wanted = sorted(names or lookup.lists.names())
     operators: dict[str, tuple[StateRun, ...]] = {}
     for number, op in enumerate(wanted):
-        if progress is not None and number % _STEP == 0:
+        if progress and number % _STEP == 0:
             progress(f"{number:,} of {len(wanted):,} operator overloads, in all releases")
         operators[op] = _runs(op, system, lookup)
     named = {note for runs in operators.values() for run in runs for note in run.notes}

@@ -111,22 +111,21 @@ def diff(
 def _change(
     op: str, pair: tuple[Release, Release], system: str, dtype: str | None, lookup: OperatorLookup
 ) -> OverloadChange | None:
-    exists = [op in lookup.lists.operators(release.line) for release in pair]
-    if all(exists) and lookup.operators.facts(op, pair[0].line) == lookup.operators.facts(
-        op, pair[1].line
-    ):
+    lines = [release.line for release in pair]
+    exists = [op in lookup.lists.operators(line) for line in lines]
+    facts = [lookup.operators.facts(op, line) for line in lines] if all(exists) else []
+    if facts and facts[0] == facts[1]:
         return None
-    states = [lookup.state(op, target(release.line, system), dtype) for release in pair]
-    dtypes = {}
+    states = [lookup.state(op, target(line, system), dtype) for line in lines]
+    dtypes: dict[str, tuple[State, State]] = {}
     if all(exists):
-        for name in (dtype,) if dtype else COMMON_DTYPES:
-            was, now = (lookup.state(op, target(r.line, system), name) for r in pair)
-            if was != now:
-                dtypes[name] = (was, now)
+        names = (dtype,) if dtype else COMMON_DTYPES
+        before, after = (lookup.states(op, target(line, system), names) for line in lines)
+        dtypes = {n: (before[n], after[n]) for n in names if before[n] != after[n]}
         if states[0] == states[1] and not dtypes:
             return None
-    newest = pair[1] if exists[1] else pair[0]
-    aim = target(newest.line, system)
+    newest = lines[exists[1]]
+    aim = target(newest, system)
     verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
     removed = f"torch {pair[1].torch} has no operator {op}"
     return OverloadChange(
@@ -135,7 +134,7 @@ def _change(
         before=states[0] if exists[0] else None,
         after=states[1] if exists[1] else None,
         because=verdict.because if exists[1] else removed,
-        decided_by=lookup.lists.resolve(op, newest.line).chain[-1],
+        decided_by=lookup.lists.resolve(op, newest).chain[-1],
         dtypes=dtypes,
     )
 
@@ -163,12 +162,9 @@ def _kind(exists: list[bool], states: list[State], dtypes: dict[str, tuple[State
     return "dtypes_gained" if any(step < 0 for step in steps) else "other"
 
 
-def _notes(pair: tuple[Release, Release], texts: tuple[str, str]) -> list[str]:
-    answering = zip(texts, pair, strict=True)
-    notes = [note for text, release in answering if (note := release_note(text, release))]
+def _notes(pair: tuple[Release, Release], texts: tuple[str, str]) -> Iterator[str]:
+    yield from filter(None, map(release_note, texts, pair))
     old, new = (release.minimum for release in pair)
     if new > old:
-        notes.append(
-            f"torch {pair[1].torch} starts on macOS {new} and newer, torch {pair[0].torch} on {old}"
-        )
-    return notes
+        starts = f"torch {pair[1].torch} starts on macOS {new} and newer"
+        yield f"{starts}, torch {pair[0].torch} on {old}"

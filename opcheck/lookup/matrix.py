@@ -1,5 +1,6 @@
 """Compute the coverage of a release: a row for every operator overload that it has."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -12,7 +13,7 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.answer import route_steps
+from opcheck.lookup.answer import lines_until, past, route_steps
 from opcheck.lookup.answer_records import State, find_since, first_native
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
 from opcheck.model.records import Record
@@ -155,33 +156,17 @@ def count_own(line: str, system: str, lookup: OperatorLookup) -> dict[str, int]:
 
 def counts(states: Iterable[State]) -> dict[str, int]:
     """Count the overloads by status and kind, and in all."""
-    numbers = {"overloads": 0} | dict.fromkeys(STATES, 0)
-    for state in states:
-        numbers["overloads"] += 1
-        numbers[short(state)] += 1
-    return numbers
-
-
-def _past(op: str, lines: Iterable[str], system: str, lookup: OperatorLookup) -> dict[str, State]:
-    """Return the overload's state by release line, where it exists; equal facts are judged once."""
-    states: dict[object, State] = {}
-    past = {}
-    for line in lines:
-        if op in lookup.lists.operators(line):
-            facts = lookup.operators.facts(op, line)
-            if facts not in states:
-                states[facts] = lookup.state(op, target(line, system))
-            past[line] = states[facts]
-    return past
+    numbers = Counter(map(short, states))
+    return {"overloads": numbers.total()} | {state: numbers[state] for state in STATES}
 
 
 def _row(op: str, release: Release, system: str, lookup: OperatorLookup) -> Row:
     line = release.line
     aim = target(line, system)
-    lines = [each.line for each in lookup.lists.releases if each.version <= release.version]
+    lines = lines_until(line, lookup)
     dtype = lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
-    states = _past(op, lines, system, lookup)
+    states = past(op, lines, system, lookup)
     route = route_steps(op, states, lookup)[-1]
     about = [
         s for s in lookup.operators.statements_on(op, line) if Version.parse(system) in s.macos

@@ -1,5 +1,7 @@
 """Trace how an operator's status changed from release to release, and what changed it."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from opcheck.common.errors import located_at
@@ -153,13 +155,9 @@ def _moment(
 
 
 def _differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
-    if _routes_differ(before, now):
-        return True
-    return (before.state, before.dtypes, before.registrations, before.statements) != (
-        now.state,
-        now.dtypes,
-        now.registrations,
-        now.statements,
+    names = ("state", "dtypes", "registrations", "statements")
+    return _routes_differ(before, now) or any(
+        getattr(before, name) != getattr(now, name) for name in names
     )
 
 
@@ -196,25 +194,22 @@ def _step(line: str, before: _ReleaseProperties | None, now: _ReleaseProperties)
     )
 
 
-def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> list[str]:
-    texts = []
+def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> Iterator[str]:
     for op in dict.fromkeys([*before.registrations, *now.registrations]):
         was, value = before.registrations.get(op), now.registrations.get(op)
         if was != value:
-            texts.append(" ".join([f"{op}:", was or "not called", "->", value or "not called"]))
+            yield f"{op}: {was or 'not called'} -> {value or 'not called'}"
     if _routes_differ(before, now):
-        texts.append(f"computed by: {route_words(before.route)} -> {route_words(now.route)}")
-    texts += [f"no longer applies: {name}" for name in sorted(before.statements - now.statements)]
-    texts += [f"applies from here: {name}" for name in sorted(now.statements - before.statements)]
+        yield f"computed by: {route_words(before.route)} -> {route_words(now.route)}"
     # A statement on every operator is listed only where it changes a state.
     shown = {name for name, state in now.dtypes.items() if before.dtypes[name] != state}
-    for text, held, compared in (
-        ("no longer applies", before.general, now.general),
-        ("applies from here", now.general, before.general),
-    ):
-        gone = [name for name in sorted(held) if name not in compared and shown & {*held[name]}]
-        texts += [f"{text}: {name}" for name in gone]
-    return texts
+    sides = (("no longer applies", before, now), ("applies from here", now, before))
+    for text, side, other in sides:
+        yield from (f"{text}: {name}" for name in sorted(side.statements - other.statements))
+    for text, side, other in sides:
+        for name in sorted(side.general.keys() - other.general.keys()):
+            if shown & {*side.general[name]}:
+                yield f"{text}: {name}"
 
 
 def _make_removal(op: str, line: str, torch: str) -> Step:
