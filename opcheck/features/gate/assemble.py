@@ -1,5 +1,7 @@
 """Makes the gate's report of the jobs' results: applies ignores, baseline and policies to each cell."""
 
+import collections
+import functools
 import math
 import queue
 import tempfile
@@ -182,7 +184,7 @@ def run(
             _run_at_once(jobs, at_once, done, say)
             return
         for number, job in enumerate(jobs):
-            result = work(job, lambda text, number=number: say(number, text))  # type: ignore[misc]
+            result = work(job, functools.partial(say, number))
             # Equal to a result that comes from another process or from the cache.
             done(number, _RESULT.decode(msgspec.json.encode(result)))
 
@@ -193,59 +195,47 @@ def _run_at_once(
     done: Callable[[int, JobResult], None],
     say: Callable[[int, str], None],
 ) -> None:
-    shared = _JobQueue(jobs)
+    """Run the jobs in threads, each with a process of its own; this thread calls ``done`` and ``say``."""
+    events: queue.SimpleQueue[tuple[int, JobResult | str]] = queue.SimpleQueue()
+    waiting = collections.deque(enumerate(jobs))
+    shows = jobs[0].show_output
     workers = [
-        Worker[Job, JobResult](
-            "opcheck.features.gate.assemble:work", JobResult, show_output=jobs[0].show_output
-        )
+        Worker[Job, JobResult]("opcheck.features.gate.assemble:work", JobResult, show_output=shows)
         for _ in range(at_once)
     ]
-    threads = [
-        threading.Thread(target=shared.work, args=(worker,), daemon=True) for worker in workers
-    ]
+
+    def run_in(worker: Worker[Job, JobResult]) -> None:
+        while True:
+            try:
+                number, job = waiting.popleft()
+            except IndexError:
+                return
+
+            def progress(text: str, number: int = number) -> None:
+                events.put((number, text))
+
+            events.put((number, _result(worker, job, progress)))
+
+    threads = [threading.Thread(target=run_in, args=(w,), daemon=True) for w in workers]
     try:
         for thread in threads:
             thread.start()
         left = len(jobs)
         while left:
-            number, event = shared.events.get()
+            number, event = events.get()
             if isinstance(event, str):
                 say(number, event)
             else:
                 left -= 1
                 done(number, event)
     finally:
-        shared.stopped = True
+        waiting.clear()
         for thread, worker in zip(threads, workers, strict=True):
             worker.end()
             # It may just be starting another process.
             while thread.is_alive():
                 thread.join(_LOOK)
                 worker.end()
-
-
-class _JobQueue:
-    """State that is shared by the threads; each thread has its own process."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.stopped = False
-        self.events: queue.SimpleQueue[tuple[int, JobResult | str]] = queue.SimpleQueue()
-        self._waiting: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
-        for numbered in enumerate(jobs):
-            self._waiting.put(numbered)
-
-    def work(self, worker: Worker[Job, JobResult]) -> None:
-        """Run one job after the other, in a thread."""
-        while not self.stopped:
-            try:
-                number, job = self._waiting.get_nowait()
-            except queue.Empty:
-                return
-
-            def progress(text: str, number: int = number) -> None:
-                self.events.put((number, text))
-
-            self.events.put((number, _result(worker, job, progress)))
 
 
 def _result(worker: Worker[Job, JobResult], job: Job, progress: Callable[[str], None]) -> JobResult:
@@ -255,12 +245,8 @@ def _result(worker: Worker[Job, JobResult], job: Job, progress: Callable[[str], 
     except OpcheckError as error:
         return JobResult(failed=describe_failure(error))
     except WorkerError as error:
-        return JobResult(
-            failed=Failed(
-                message=f"the process that audited the model {error}",
-                hint="run opcheck audit on it, with -v",
-            )
-        )
+        message = f"the process that audited the model {error}"
+        return JobResult(failed=Failed(message=message, hint="run opcheck audit on it, with -v"))
 
 
 PolicyOf = Callable[[GateModel, Planned], Policy]

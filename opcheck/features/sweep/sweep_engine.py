@@ -46,7 +46,6 @@ from opcheck.features.sweep.sweep_records import (
     SweepTask,
     target_name,
 )
-from opcheck.features.sweep.sweep_summary import has_verdicts
 from opcheck.worker.dependency_tracking import file_digest
 from opcheck.worker.platform import CAN_FORK
 from opcheck.worker.process import end_all
@@ -108,11 +107,14 @@ class Engine:
                 client.close(timeout=2)
 
     def _backend(self) -> AbstractContextManager[Any]:
+        from joblib import parallel_config
+
         if self.backend == "local":
-            return _config("threading")
-        return _config(
-            "dask", client=self._connect(), wait_for_workers_timeout=_WORKERS, pure=False
-        )
+            config: AbstractContextManager[Any] = parallel_config("threading")
+        else:
+            options = {"client": self._connect(), "wait_for_workers_timeout": _WORKERS}
+            config = parallel_config("dask", **options, pure=False)
+        return config
 
     def _connect(self) -> Any:
         """Connect to the scheduler.
@@ -178,13 +180,6 @@ class Engine:
         raise error
 
 
-def _config(backend: str, **options: Any) -> AbstractContextManager[Any]:
-    from joblib import parallel_config
-
-    made: AbstractContextManager[Any] = parallel_config(backend, **options)
-    return made
-
-
 #: seconds for the server's own work: importing torch, a library, or the module of a class.
 _IMPORTS = 300.0
 #: seconds beyond the limit of a model until its server counts as stopped
@@ -236,22 +231,21 @@ def _result(task: SweepTask, mode: Mode) -> SweepResult:
     if isinstance(reply, MeasuredResult):
         return reply.result
     assert isinstance(reply, EndedProcess)
-    failed = MissingVerdict(
-        targets=tuple(map(target_name, task.targets)),
-        stage="worker",
-        problem=reply.problem,
-        message=f"the process that ran the model {reply.how}",
-    )
-    model = task.model
-    return SweepResult(
-        key=task.keys[mode], model=model, mode=mode, config=model.config, failures=(failed,)
-    )
+    ended = _died(task, mode, reply.problem, f"the process that ran the model {reply.how}")
+    return replace(ended, config=task.model.config)
+
+
+def _died(task: SweepTask, mode: Mode, problem: str, message: str) -> SweepResult:
+    """Return the result of a mode whose process gave none."""
+    targets = tuple(map(target_name, task.targets))
+    failed = MissingVerdict(targets=targets, stage="worker", problem=problem, message=message)
+    return SweepResult(key=task.keys[mode], model=task.model, mode=mode, failures=(failed,))
 
 
 def _with_control(result: SweepResult, task: SweepTask) -> SweepResult:
     """Run a failed model without opcheck, too, to attribute the failure."""
     asked = [failure for failure in result.failures if failure.stage not in {"inputs", "worker"}]
-    if has_verdicts(result) or not asked:
+    if not asked:
         return result
     request = Control(
         model=task.model,
@@ -261,12 +255,10 @@ def _with_control(result: SweepResult, task: SweepTask) -> SweepResult:
         memory=task.memory,
     )
     reply = _ask(request, 120.0, task.interpreter)
-    text = reply.text if isinstance(reply, PlainRun) else ""
-    text = reply.how if isinstance(reply, EndedProcess) else text
-    failures = tuple(
-        replace(failure, plain=text) if failure in asked else failure for failure in result.failures
-    )
-    return replace(result, failures=failures)
+    assert not isinstance(reply, MeasuredResult)
+    text = reply.text if isinstance(reply, PlainRun) else reply.how
+    failures = (replace(f, plain=text) if f in asked else f for f in result.failures)
+    return replace(result, failures=tuple(failures))
 
 
 def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
@@ -377,6 +369,8 @@ def plan(
     """
     here, source = versions(), sources()
     settings = {"op_lists": lists.sha256, "sources": source, "small": small, **here}
+    common: dict[str, Any] = {"targets": tuple(targets), "small": small}
+    common |= {"timeout": timeout, "memory": memory, "versions": here}
     tasks: list[SweepTask] = []
     keys: list[str] = []
     for model in models:
@@ -388,17 +382,7 @@ def plan(
         keys += named.values()
         left = {mode: key for mode, key in named.items() if fresh or not folder.has(key)}
         if left:
-            task = SweepTask(
-                model=model,
-                keys=left,
-                targets=tuple(targets),
-                small=small,
-                timeout=timeout,
-                memory=memory,
-                interpreter=python,
-                versions=here,
-            )
-            tasks.append(task)
+            tasks.append(SweepTask(model=model, keys=left, interpreter=python, **common))
     about = SweepDescription(
         op_lists=lists.digest,
         sources=source,
@@ -442,10 +426,16 @@ def sweep(
     """
     waiting = {task.model.spec + repr(sorted(task.keys.items())): task for task in tasks}
     total, lost_in_a_row = before + len(waiting), 0
+    out: list[str] = []
+
+    def progress(results: Sequence[SweepResult]) -> Progress:
+        failed = sum(bool(result.failures) for result in results)
+        return Progress(total - len(waiting), total, results[0].model.spec, failed)
+
     while waiting:
-        out: list[str] = []
+        out.clear()
         try:
-            for answer in engine.run(_handed_out(waiting, out)):
+            for answer in engine.run(_hand_out(waiting, out)):
                 lost_in_a_row = 0
                 results = msgspec.json.decode(answer, type=list[SweepResult])
                 failures = [failure for result in results for failure in result.failures]
@@ -455,7 +445,7 @@ def sweep(
                     continue
                 name = _keep(results, waiting, folder)
                 out.remove(name)
-                tell(_progress(results, total - len(waiting), total))
+                tell(progress(results))
             if out:
                 tell(f"{plural(len(out), 'model')} did not end: running again, one by one")
         except LostError as lost:
@@ -466,30 +456,14 @@ def sweep(
             tell(f"{lost}: running {plural(len(out), 'model')} again, one by one")
         for name in out:
             if results := _alone(name, waiting, folder, engine):
-                tell(_progress(results, total - len(waiting), total))
+                tell(progress(results))
     return len(tasks)
 
 
-def _handed_out(waiting: dict[str, SweepTask], out: list[str]) -> Iterator[bytes]:
+def _hand_out(waiting: dict[str, SweepTask], out: list[str]) -> Iterator[bytes]:
     for name, task in list(waiting.items()):
         out.append(name)
         yield msgspec.json.encode(task)
-
-
-def _keep(results: Sequence[SweepResult], waiting: dict[str, SweepTask], folder: Folder) -> str:
-    """Write the results of a task, and return its name in ``waiting``."""
-    for result in results:
-        folder.keep(result)
-    keys = {result.key for result in results}
-    name = next(name for name, task in waiting.items() if keys == {*task.keys.values()})
-    del waiting[name]
-    return name
-
-
-def _progress(results: Sequence[SweepResult], done: int, total: int) -> Progress:
-    return Progress(
-        done, total, results[0].model.spec, sum(not has_verdicts(result) for result in results)
-    )
 
 
 def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> None:
@@ -501,6 +475,16 @@ def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> No
         ) from lost
     tell(f"{lost}: trying again in {waits[times]:g} s")
     time.sleep(waits[times])
+
+
+def _keep(results: Sequence[SweepResult], waiting: dict[str, SweepTask], folder: Folder) -> str:
+    """Write the results of a task, and return its name in ``waiting``."""
+    for result in results:
+        folder.keep(result)
+    keys = {result.key for result in results}
+    name = next(name for name, task in waiting.items() if keys == {*task.keys.values()})
+    del waiting[name]
+    return name
 
 
 def _alone(
@@ -518,15 +502,6 @@ def _alone(
     except LostError as lost:
         if lost.scheduler:
             return []
-        failed = MissingVerdict(
-            targets=tuple(map(target_name, task.targets)),
-            stage="worker",
-            problem="died",
-            message="the worker died of it, twice",
-        )
-        results = [
-            SweepResult(key=key, model=task.model, mode=mode, failures=(failed,))
-            for mode, key in task.keys.items()
-        ]
+        results = [_died(task, mode, "died", "the worker died of it, twice") for mode in task.keys]
     _keep(results, waiting, folder)
     return results

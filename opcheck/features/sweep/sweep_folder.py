@@ -12,7 +12,7 @@ import platform
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
@@ -319,22 +319,37 @@ def write(folder: Path) -> dict[str, int]:
         UsageError: there is no sweep in the folder, or it cannot be written to.
     """
     counts = {}
-    headlines: Counter[object] = Counter()
+    headlines: Counter[str] = Counter()
     for name in TABLES:
         what, results = read(folder)
-        made = _ROWS_OF[name]
-        rows: Iterator[Row] = (row for result in results for row in made(result))
-        if name == "outcomes":
-            rows = _count_headlines(rows, headlines)
+        rows = (row for result in results for row in _rows_of(name, result, headlines))
         counts[name] = _write(folder / f"{name}.parquet", TABLES[name], rows, what)
     counts["verdicts"] = headlines.total() - headlines[_NOTHING.headline]
     return counts
 
 
-def _count_headlines(rows: Iterator[Row], headlines: Counter[object]) -> Iterator[Row]:
-    for row in rows:
-        headlines[row[_NAMES.index("headline")]] += 1
-        yield row
+def _rows_of(table: str, result: SweepResult, headlines: Counter[str]) -> Iterator[Row]:
+    """Yield the rows of a result in a table; those of outcomes are counted by headline."""
+    model = (result.model.spec, result.model.library, result.model.family, result.mode)
+    outcomes = {name: outcome for outcome in result.outcomes for name in outcome.targets}
+    if table == "outcomes":
+        config = msgspec.json.encode(result.config).decode() if result.config else ""
+        missing = (name for failure in result.failures for name in failure.targets)
+        for name in dict.fromkeys((*outcomes, *missing)):
+            outcome = outcomes.get(name, _NOTHING)
+            headlines[outcome.headline] += 1
+            numbers = (outcome.totals.get(column.name, 0) for column in _TOTALS)
+            verdict = (outcome.headline, outcome.complete, *numbers, outcome.capture)
+            yield *model, *_target(name), *verdict, result.captures, result.seconds, config
+    elif table == "operators":
+        for name, outcome in outcomes.items():
+            for native in outcome.not_native:
+                yield *model, *_target(name), *astuple(native)
+    elif table == "uses":
+        yield from ((*model, op, calls) for op, calls in result.uses.items())
+    else:
+        for failure in result.failures:
+            yield *model, *astuple(failure), *attribute(result.model.spec, failure)
 
 
 def _write(
@@ -365,60 +380,11 @@ def _write(
     return count
 
 
-def _model(result: SweepResult) -> Row:
-    return result.model.spec, result.model.library, result.model.family, result.mode
-
-
 def _target(name: str) -> Row:
     torch, _, macos = name.removesuffix("+").partition("/")
     return torch, macos, name.endswith("+")
 
 
-def _outcomes(result: SweepResult) -> Iterator[Row]:
-    config = msgspec.json.encode(result.config).decode() if result.config else ""
-    rest = (result.captures, result.seconds, config)
-    outcomes = {name: outcome for outcome in result.outcomes for name in outcome.targets}
-    missing = (name for failure in result.failures for name in failure.targets)
-    for name in dict.fromkeys((*outcomes, *missing)):
-        outcome = outcomes.get(name, _NOTHING)
-        counts = (outcome.totals.get(column.name, 0) for column in _TOTALS)
-        yield (
-            *_model(result),
-            *_target(name),
-            outcome.headline,
-            outcome.complete,
-            *counts,
-            outcome.capture,
-            *rest,
-        )
-
-
 _NOTHING = SweepOutcome(targets=(), headline=HEADLINES[1], complete=False, totals={}, capture=-1)
 _NAMES = [column.name for column in TABLES["outcomes"]]
 _TOTALS = TABLES["outcomes"][_NAMES.index("calls") : _NAMES.index("capture")]
-
-
-def _operators(result: SweepResult) -> Iterator[Row]:
-    for outcome in result.outcomes:
-        for name in outcome.targets:
-            for native in outcome.not_native:
-                yield (*_model(result), *_target(name), *astuple(native))
-
-
-def _uses(result: SweepResult) -> Iterator[Row]:
-    for op, calls in result.uses.items():
-        yield (*_model(result), op, calls)
-
-
-def _failures(result: SweepResult) -> Iterator[Row]:
-    for failure in result.failures:
-        owner, why = attribute(result.model.spec, failure)
-        yield (*_model(result), *astuple(failure), owner, why)
-
-
-_ROWS_OF: dict[str, Callable[[SweepResult], Iterator[Row]]] = {
-    "outcomes": _outcomes,
-    "operators": _operators,
-    "uses": _uses,
-    "failures": _failures,
-}

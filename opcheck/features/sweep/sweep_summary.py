@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.common.yaml_text import load_shipped
@@ -147,38 +147,18 @@ OWNERS = ("model", "pytorch", "opcheck")
 MODELS, PYTORCH, OURS = OWNERS
 
 
-class Attribution(NamedTuple):
-    """The owner of a failure, and the reason."""
-
-    owner: str
-    why: str
-
-
-class KnownFailure(NamedTuple):
-    """A failure that was investigated."""
-
-    #: searched for in ``library:Class: message``
-    pattern: str
-    owner: str
-    why: str
-    #: applies only if the model also fails without opcheck
-    reproduced: bool = False
-
-
 #: The first match decides.  Without an entry a failure that is not reproduced without opcheck is opcheck's,
 #: and so is a failure with inputs that opcheck made.
-KNOWN = tuple(
-    KnownFailure(**row)
-    for row in load_shipped(Path(__file__).with_name("known_failures.yaml"))["known"]
-)
+KNOWN: list[dict[str, Any]] = load_shipped(Path(__file__).with_name("known_failures.yaml"))["known"]
 
 
-def attribute(spec: str, result: MissingVerdict) -> Attribution:
-    """Return the owner of the failure of a model that has no verdict."""
+def attribute(spec: str, result: MissingVerdict) -> tuple[str, str]:
+    """Return the owner of the failure of a model that has no verdict, and the reason."""
     text = f"{spec}: {result.message}"
     for known in KNOWN:
-        if re.search(known.pattern, text) and (_same(result) or not known.reproduced):
-            return Attribution(known.owner, known.why)
+        # An entry may apply only if the model also fails without opcheck.
+        if re.search(known["pattern"], text) and (_same(result) or not known.get("reproduced")):
+            return known["owner"], known["why"]
     owner, why = OURS, "runs without opcheck" if result.plain == "runs" else "another failure"
     if result.problem == "nothing_to_train":
         owner, why = MODELS, "it has no parameter, or no result, that a training step could change"
@@ -190,12 +170,7 @@ def attribute(spec: str, result: MissingVerdict) -> Attribution:
         why = "refuses the inputs that opcheck made, also on a CPU"
     elif "NotImplementedError" in result.message and "meta" in result.message.lower():
         owner, why = PYTORCH, "the operator has no rule for shapes without values"
-    return Attribution(owner, why)
-
-
-def has_verdicts(result: SweepResult) -> bool:
-    """Return whether every target has a verdict: the run ended, or stopped at an operator that fails."""
-    return not result.failures
+    return owner, why
 
 
 def _same(result: MissingVerdict) -> bool:

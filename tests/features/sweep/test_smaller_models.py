@@ -78,4 +78,4 @@ def test_a_failure_is_ours_unless_the_model_does_not_build_without_us(
     change: dict[str, Any], owner: str
 ) -> None:
     fields = {name: getattr(RAISED, name) for name in RAISED.__struct_fields__}
-    assert attribute("timm:c", MissingVerdict(**{**fields, **change})).owner == owner
+    assert attribute("timm:c", MissingVerdict(**{**fields, **change}))[0] == owner
