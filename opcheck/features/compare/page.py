@@ -23,21 +23,16 @@ def document(comparison: DeviceComparison) -> Iterator[Block]:
     machine = comparison.machine
     yield Heading(f"{comparison.model} on {machine.device} compared with float64 on the CPU", 1)
     yield Lines((f"{headline(comparison)}.", *_run(comparison)))
-    yield from section(
-        "Wrong, in the order of the run",
-        Bullets(tuple(_wrong(mismatch) for mismatch in comparison.wrong)),
-    )
+    wrong = Bullets(tuple(map(_wrong, comparison.wrong)))
+    yield from section("Wrong, in the order of the run", wrong)
     yield from section("Reproducer", Bullets(tuple(_reproducer(comparison))))
     yield Heading("Operators, the least exact first")
     yield from _operators(comparison)
     reasons: Counter[str] = Counter()
     for operator in comparison.operators:
         reasons.update(operator.reasons)
-    if reasons:
-        yield Heading("Not compared")
-        yield Bullets(
-            tuple(f"{plural(n, 'call')}: {reason}" for reason, n in reasons.most_common())
-        )
+    left_out = (f"{plural(n, 'call')}: {reason}" for reason, n in reasons.most_common())
+    yield from section("Not compared", Bullets(tuple(left_out)))
     if comparison.times:
         yield Heading("Time, the most lost on the device first")
         yield from _times(comparison)
@@ -63,12 +58,11 @@ def _run(comparison: DeviceComparison) -> Iterator[str]:
         if comparison.outcomes.get(name)
     ]
     yield f"{plural(comparison.calls, 'call')}: {', '.join(counts) or 'none'}"
-    aside = [
-        f"{plural(comparison.views, 'view')}" if comparison.views else "",
-        f"{plural(comparison.elsewhere, 'call')} on the CPU alone" if comparison.elsewhere else "",
-    ]
-    if any(aside):
-        yield f"also, not judged: {', '.join(filter(None, aside))}"
+    aside = [plural(comparison.views, "view")] if comparison.views else []
+    if comparison.elsewhere:
+        aside.append(f"{plural(comparison.elsewhere, 'call')} on the CPU alone")
+    if aside:
+        yield f"also, not judged: {', '.join(aside)}"
     if not comparison.complete:
         yield f"The run {comparison.problem}; what follows was not seen."
 
@@ -161,16 +155,14 @@ def _times(comparison: DeviceComparison) -> Iterator[Block]:
 def _tolerances(comparison: DeviceComparison) -> Iterator[str]:
     for dtype in comparison.dtype.split(", "):
         if dtype in comparison.tolerances:
-            share, targets_of = comparison.tolerances[dtype]
+            share, size = comparison.tolerances[dtype]
             yield (
-                f"one tolerance in {dtype}: {share:g} of the exact element and {targets_of:g} of the result's "
+                f"one tolerance in {dtype}: {share:g} of the exact element and {size:g} of the result's "
                 "root mean square (after the numbers of torch.testing.assert_close)"
             )
     beyond, times = comparison.allowed
+    text = f"wrong: more than {beyond:g} tolerances, and more than {times:g} times what the CPU loses in "
     if comparison.machine.device == "cpu":
         yield f"wrong: more than {times:g} tolerances; whole numbers: any difference"
     else:
-        yield (
-            f"wrong: more than {beyond:g} tolerances, and more than {times:g} times what the CPU loses in "
-            "the same dtype; whole numbers: any difference that is no tie"
-        )
+        yield f"{text}the same dtype; whole numbers: any difference that is no tie"

@@ -1,6 +1,6 @@
 """The answer to ``opcheck kernels`` as text."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from opcheck.common.names import DTYPES
@@ -78,14 +78,8 @@ def list_changes(old: Library, new: Library, changes: Changes) -> str:
     ]
     for title in ("new", "gone", "changed"):
         kernels: tuple[str, ...] = getattr(changes, title)
-        if not kernels:
-            continue
-        lines += ["", title]
-        if len(kernels) <= _MOST:
-            lines += [f"  {name}" for name in kernels]
-            continue
-        counts: dict[str, int] = defaultdict(int)
-        for name in kernels:
-            counts[kernel_names.parse(name).operation] += 1
-        lines += [f"  {name}: {plural(count, 'kernel')}" for name, count in sorted(counts.items())]
+        counts = Counter(kernel_names.parse(name).operation for name in kernels)
+        names = (f"{name}: {plural(count, 'kernel')}" for name, count in sorted(counts.items()))
+        shown = kernels if len(kernels) <= _MOST else names
+        lines += ["", title, *(f"  {text}" for text in shown)] if kernels else []
     return "\n".join(lines)

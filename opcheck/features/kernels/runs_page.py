@@ -6,7 +6,7 @@ from typing import Any
 
 from opcheck.common.text import plural
 from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, Verdict, extent
-from opcheck.render.document import Document, Heading, Lines, Table
+from opcheck.render.document import Document, Heading, Lines, Table, section
 
 #: The verdicts that depend on choices that Metal leaves open.
 DEPENDING: tuple[Verdict, ...] = ("depends on fusing", "depends on flushing")
@@ -21,52 +21,27 @@ _NOTE = (
 
 
 def document(run: KernelRun) -> Document:
-    """Return the counts by family, the wrong ones by operation with the smallest input, and why not run."""
+    """Yield the counts by family, the wrong ones by operation with the smallest input, and why not run."""
     counts = Counter(outcome.verdict for outcome in run.outcomes)
     shown = [verdict for verdict in VERDICTS if counts[verdict]]
     verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in shown)
-    blocks: list[Any] = [
-        Heading(f"Metal kernels of torch {run.torch} ({run.section}), run on a CPU", 1),
-        Lines(
-            (
-                f"{plural(len(run.outcomes), 'kernel')}: {verdicts}; {run.seconds:,.0f} seconds",
-                *(
-                    [f"{run.ended} ended the run: {run.lacking:,} kernels were not run"]
-                    if run.ended
-                    else []
-                ),
-                _NOTE,
-            )
-        ),
-        Heading("By family"),
-        Table(
-            ("family", "run", *shown, "seconds"),
-            tuple(_family(name, group, shown) for name, group in _group(run.outcomes, "family")),
-            (0,),
-        ),
-    ]
-    for verdict, title in (
-        ("wrong", "Wrong results"),
-        *((v, f"Results whose verdict {v}") for v in DEPENDING),
-    ):
-        wrong = [outcome for outcome in run.outcomes if outcome.verdict == verdict]
-        blocks += (
-            [Heading(title), Table(WRONG_COLUMNS, tuple(_wrong(wrong)), (0, 1))] if wrong else []
-        )
-    reasons = Counter(
-        (outcome.family, outcome.reason) for outcome in run.outcomes if outcome.verdict == "not run"
-    )
-    if reasons:
-        rows = tuple((f, str(count), reason) for (f, reason), count in sorted(reasons.items()))
-        blocks += [Heading("Not run"), Table(("family", "kernels", "why"), rows, (0,))]
-    return tuple(blocks)
-
-
-def _group(outcomes: Iterable[KernelOutcome], key: str) -> list[tuple[str, list[KernelOutcome]]]:
-    groups: dict[str, list[KernelOutcome]] = defaultdict(list)
-    for outcome in outcomes:
-        groups[getattr(outcome, key)].append(outcome)
-    return sorted(groups.items())
+    ended = f"{run.ended} ended the run: {run.lacking:,} kernels were not run"
+    kernels = f"{plural(len(run.outcomes), 'kernel')}: {verdicts}; {run.seconds:,.0f} seconds"
+    yield Heading(f"Metal kernels of torch {run.torch} ({run.section}), run on a CPU", 1)
+    yield Lines((kernels, *([ended] if run.ended else []), _NOTE))
+    families: dict[str, list[KernelOutcome]] = defaultdict(list)
+    for outcome in run.outcomes:
+        families[outcome.family].append(outcome)
+    yield Heading("By family")
+    rows = (_family(name, families[name], shown) for name in sorted(families))
+    yield Table(("family", "run", *shown, "seconds"), tuple(rows), (0,))
+    depending = [(verdict, f"Results whose verdict {verdict}") for verdict in DEPENDING]
+    for name, title in (("wrong", "Wrong results"), *depending):
+        wrong = [outcome for outcome in run.outcomes if outcome.verdict == name]
+        yield from section(title, Table(WRONG_COLUMNS, tuple(_wrong(wrong)), (0, 1)))
+    reasons = Counter((o.family, o.reason) for o in run.outcomes if o.verdict == "not run")
+    why = tuple((f, str(count), reason) for (f, reason), count in sorted(reasons.items()))
+    yield from section("Not run", Table(("family", "kernels", "why"), why, (0,)))
 
 
 def _family(name: str, group: Sequence[KernelOutcome], shown: Sequence[Verdict]) -> tuple[str, ...]:

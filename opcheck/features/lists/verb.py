@@ -140,25 +140,15 @@ def _summary(about: BuiltLists) -> Iterator[str]:
 
 def _table(lists: OpLists) -> str:
     columns = ("torch", "built", "macOS", "overloads", "MPS", "sparse", "autocast", "always CPU")
-    rows = [
-        (
-            release.torch,
-            release.built.isoformat(),
-            f"{release.minimum_macos}+",
-            release.counts.overloads,
-            release.counts.aten_mps,
-            release.counts.sparse_mps + release.counts.sparse_csr_mps,
-            release.counts.autocast_mps,
-            release.counts.always_fallback,
-        )
-        for release in lists.releases
-    ]
-    widths = [max(len(str(row[i])) for row in (columns, *rows)) for i in range(len(columns))]
-    lines = [
-        "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in (columns, *rows)
-    ]
-    newest = lists.releases[-1]
-    return "\n".join(
-        [*lines, "", f"digest {lists.digest}; the newest wheel was built on {newest.built}"]
-    )
+    rows: list[tuple[str, ...]] = [columns]
+    for release in lists.releases:
+        counts = release.counts
+        sparse = counts.sparse_mps + counts.sparse_csr_mps
+        numbers = (counts.overloads, counts.aten_mps, sparse, counts.autocast_mps)
+        cells = (*numbers, counts.always_fallback)
+        about = (release.torch, release.built.isoformat(), f"{release.minimum_macos}+")
+        rows.append((*about, *map(str, cells)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.rjust, row, widths)) for row in rows]
+    newest = f"the newest wheel was built on {lists.releases[-1].built}"
+    return "\n".join([*lines, "", f"digest {lists.digest}; {newest}"])

@@ -84,14 +84,7 @@ class Prober:
         outcome: Outcome = "too long" if error.kind == "late" else "crashes"
         if outcome == "crashes" and self._setup.device != "cpu" and self._cpu_crashes(task):
             outcome, how = "not judged", f"the process ends on the CPU alone, too: {how}"
-        return Result(
-            opinfo=task.opinfo,
-            dtype=task.dtype,
-            phase=task.phase,
-            outcome=outcome,
-            samples=0,
-            text=how,
-        )
+        return Result(**msgspec.structs.asdict(task), outcome=outcome, samples=0, text=how)
 
     def _cpu_crashes(self, task: ProbeTask) -> bool:
         """Return whether a run with no device ends the process, too: then it is not the device's doing."""

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from opcheck.common.errors import UsageError
 from opcheck.common.vocabulary import StatementSort
 from opcheck.data import composites, regressions
-from opcheck.data.files import Release
 from opcheck.data.registrations import data_directory
 from opcheck.data.targets import macos_of
 from opcheck.features.site.page_records import (
@@ -99,7 +98,7 @@ def _operator(
         overloads.append(_overload(op, by_op[op], lookup, list(tables).index(alike)))
     main = overloads[0]
     line = main.torch
-    verdict = lookup.verdict(first, target(line, _newest(lookup)), _last(by_op[first], line).dtype)
+    verdict = lookup.verdict(first, target(line, _newest(lookup)), by_op[first][line][-1].dtype)
     limitations, advisories = (
         _statements_on(sort, ordered, by_op, line, lookup) for sort in _SORTS
     )
@@ -159,40 +158,28 @@ def _cells(op: str, lookup: OperatorLookup) -> _CellsByLine:
     return by_line
 
 
-def _last(by_line: _CellsByLine, line: str) -> Cell:
-    """Return the cell on the newest macOS."""
-    return by_line[line][-1]
-
-
 def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterator[Standing]:
-    for exists, releases in groupby(
-        lookup.lists.releases, key=lambda release: release.line in by_line
-    ):
-        if exists:
-            yield from _without_gap(
-                op, by_line, {release.line: release for release in releases}, lookup
-            )
-
-
-def _without_gap(
-    op: str, by_line: _CellsByLine, releases: Mapping[str, Release], lookup: OperatorLookup
-) -> Iterator[Standing]:
-    for lines, group in runs(cell for line in releases for cell in by_line[line]):
-        last = releases[lines[-1]]
-        for place, cell in enumerate(group):
-            until = group[place + 1].macos if place + 1 < len(group) else None
-            own = State(status=cell.status, kind=cell.kind)
-            # The last release of a span may start on a newer macOS than the first.
-            system = by_line[last.line][place].macos
-            because = lookup.verdict(op, target(last.line, system), cell.dtype).because
-            yield Standing(
-                torch=(lines[0], lines[-1]),
-                macos=Macos(since=cell.macos if place else None, until=until),
-                state=short(own),
-                dtype=cell.dtype,
-                dtypes={n: cell_state(state) for n, state in cell.dtypes.items() if state != own},
-                because=without_release(because, last.torch),
-            )
+    """Yield what spans of releases do; a release without the overload ends a span."""
+    for exists, group in groupby(lookup.lists.releases, key=lambda each: each.line in by_line):
+        releases = {release.line: release for release in group}
+        cells_of_span = (cell for line in releases for cell in by_line[line]) if exists else ()
+        for lines, alike in runs(cells_of_span):
+            last = releases[lines[-1]]
+            for place, cell in enumerate(alike):
+                own = State(status=cell.status, kind=cell.kind)
+                # The last release of a span may start on a newer macOS than the first.
+                aim = target(last.line, by_line[last.line][place].macos)
+                because = lookup.verdict(op, aim, cell.dtype).because
+                until = alike[place + 1].macos if place + 1 < len(alike) else None
+                states = {n: cell_state(s) for n, s in cell.dtypes.items() if s != own}
+                yield Standing(
+                    torch=(lines[0], lines[-1]),
+                    macos=Macos(since=cell.macos if place else None, until=until),
+                    state=short(own),
+                    dtype=cell.dtype,
+                    dtypes=states,
+                    because=without_release(because, last.torch),
+                )
 
 
 def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int) -> Overload:
@@ -200,7 +187,7 @@ def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int
         line: State(status=group[-1].status, kind=group[-1].kind) for line, group in by_line.items()
     }
     line = list(by_line)[-1]
-    cell = _last(by_line, line)
+    cell = by_line[line][-1]
     verdict = lookup.verdict(op, target(line, _newest(lookup)), cell.dtype)
     release = lookup.lists.release(line)
     return Overload(

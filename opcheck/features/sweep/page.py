@@ -1,6 +1,7 @@
 """The report of a sweep as Markdown or as one HTML page."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from opcheck.common.sanitize import finish_document
 from opcheck.common.text import and_more, plural, shorten
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.features.sweep.sweep_folder import SweepDescription, read
-from opcheck.features.sweep.sweep_summary import MOST, OWNERS, Brought, Summary
+from opcheck.features.sweep.sweep_summary import MOST, OWNERS, Summary
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.html import as_html
 from opcheck.render.markdown import as_markdown
@@ -42,6 +43,9 @@ def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
     models = len({model for model, _ in summary.headlines})
     last = list(summary.newest.values())[-1]
     packages = ", ".join(f"{name} {version}" for name, version in about.packages.items())
+    each = summary.seconds / max(len(summary.headlines), 1)
+    runs = plural(summary.captures, "run")
+    cost = f"they and the judging took {summary.seconds:,.0f} s"
     yield Heading(f"{plural(models, 'model')} on {plural(len(about.targets), 'target')}", 1)
     yield Lines(
         (
@@ -49,7 +53,7 @@ def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
             + ("in a small configuration of its own family. " if about.small else "")
             + "Nothing was observed on a Mac: the verdicts follow from the releases' registrations.",
             f"{packages}; op lists {about.op_lists}.",
-            _cost(summary),
+            f"{runs} of the models served all targets; {cost}, {each:.1f} s for a model and mode.",
         )
     )
     yield Heading("Models by release")
@@ -72,46 +76,37 @@ def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
     yield from _failures(summary)
 
 
-def _cost(summary: Summary) -> str:
-    each = summary.seconds / max(len(summary.headlines), 1)
-    return (
-        f"{plural(summary.captures, 'run')} of the models served all targets; they and the judging took "
-        f"{summary.seconds:,.0f} s, {each:.1f} s for a model and mode."
-    )
-
-
 def _by_target(summary: Summary, mode: str) -> Table:
-    rows = (
-        (_words(target), *_numbers(summary.counts(target, mode)))
-        for target in reversed(summary.targets)
-    )
-    return Table(("target", *_BEST_FIRST), tuple(rows))
+    targets = reversed(summary.targets)
+    return _headlines(("target",), (((_words(t),), summary.counts(t, mode)) for t in targets))
+
+
+def _headlines(
+    headers: tuple[str, ...],
+    counts: Iterable[tuple[tuple[str, ...], Counter[str]]],
+    zero: str = "0",
+) -> Table:
+    """Make a table of how many models have each headline, the best first."""
+    rows = ((*key, *(str(each[name] or zero) for name in _BEST_FIRST)) for key, each in counts)
+    return Table((*headers, *_BEST_FIRST), tuple(rows))
 
 
 def _by_library(summary: Summary, target: str) -> Table:
-    counts = {
-        (library, mode): summary.counts(target, mode, library)
-        for library in summary.libraries()
-        for mode in summary.modes
-    }
-    rows = ((*key, str(total.total()), *_numbers(total)) for key, total in counts.items())
-    return Table(("library", "mode", "models", *_BEST_FIRST), tuple(rows))
+    rows = {}
+    for library in summary.libraries():
+        for mode in summary.modes:
+            counts = summary.counts(target, mode, library)
+            rows[library, mode, str(counts.total())] = counts
+    return _headlines(("library", "mode", "models"), rows.items())
 
 
 def _families(summary: Summary, target: str) -> Iterator[Block]:
     families = summary.families(target)
     yield Heading(f"Families with models that do not run natively, on {_words(target)}")
-    yield Lines(
-        (f"{len(families)} of {len(set(summary.homes.values()))} families; models and modes:",)
-    )
-    rows = tuple((*family, *_numbers(counts, zero="")) for family, counts in families.items())
-    if rows:
-        yield Table(("library", "family", *_BEST_FIRST), rows)
-
-
-def _numbers(counts: Mapping[str, int], zero: str = "0") -> Iterator[str]:
-    """Write how many models have each headline, the best first."""
-    return (str(counts[name] or zero) for name in _BEST_FIRST)
+    every = len(set(summary.homes.values()))
+    yield Lines((f"{len(families)} of {every} families; models and modes:",))
+    if families:
+        yield _headlines(("library", "family"), families.items(), zero="")
 
 
 def _changes_by_release(summary: Summary) -> Iterator[Block]:
@@ -124,13 +119,9 @@ def _changes_by_release(summary: Summary) -> Iterator[Block]:
             f"{len(brought.runs)} run that did not, {len(brought.natively)} more run natively, "
             f"{len(brought.lost)} run no more"
         )
-        yield Bullets((f"{_words(target)}: {counts}", *_names(brought)))
-
-
-def _names(brought: Brought) -> Iterator[str]:
-    for words, names in (("runs now", brought.runs), ("runs no more", brought.lost)):
-        if names:
-            yield f"{words}: {and_more(names, _NAMED)}"
+        named = (("runs now", brought.runs), ("runs no more", brought.lost))
+        names = (f"{words}: {and_more(names, _NAMED)}" for words, names in named if names)
+        yield Bullets((f"{_words(target)}: {counts}", *names))
 
 
 def _harms(summary: Summary, target: str) -> Iterator[Block]:

@@ -39,11 +39,11 @@ class Brought(NamedTuple):
     """The changes from one release to the next, on the same macOS."""
 
     #: models and modes that run from here on, without a variable, and did not before
-    runs: tuple[str, ...]
+    runs: list[str]
     #: that run natively from here on
-    natively: tuple[str, ...]
+    natively: list[str]
     #: that ran and do so no more
-    lost: tuple[str, ...]
+    lost: list[str]
 
 
 class Summary:
@@ -123,16 +123,19 @@ class Summary:
 
     def brought(self, before: str, target: str) -> Brought:
         """Compare a target with the one before: the models that run newly, and those that run no more."""
-        runs, natively, lost = [], [], []
+        brought = Brought([], [], [])
         for (model, mode), headlines in self.headlines.items():
-            old, new, name = headlines[before], headlines[target], f"{model} ({mode})"
+            old, new = headlines[before], headlines[target]
             if new in RUNS and old not in RUNS:
-                runs.append(name)
+                names = brought.runs
             elif new == _NATIVELY and old != _NATIVELY:
-                natively.append(name)
+                names = brought.natively
             elif old in RUNS and new not in RUNS:
-                lost.append(name)
-        return Brought(tuple(runs), tuple(natively), tuple(lost))
+                names = brought.lost
+            else:
+                continue
+            names.append(f"{model} ({mode})")
+        return brought
 
     def owners(self) -> dict[str, list[tuple[SweepResult, MissingVerdict, str]]]:
         """Return the failures by owner, each with the reason for the attribution."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -210,7 +210,16 @@ def _progress(options: ProgressOptions) -> Iterator[Tell]:
     import sys
 
     if options.verbose or options.quiet or not sys.stderr.isatty():
-        yield _lines(verbose=options.verbose)
+
+        def tell_lines(news: Progress | str) -> None:
+            if isinstance(news, str):
+                streams.note(news)
+            elif options.verbose:
+                missing = news.without_verdict
+                without = f": no verdict in {plural(missing, 'mode')}" if missing else ""
+                streams.note(f"{news.done}/{news.total} {news.model}{without}")
+
+        yield tell_lines
         return
     from rich.console import Console
     from rich.markup import escape
@@ -239,18 +248,3 @@ def _progress(options: ProgressOptions) -> Iterator[Tell]:
                 )
 
         yield tell
-
-
-def _lines(*, verbose: bool) -> Callable[[Progress | str], None]:
-    def tell(news: Progress | str) -> None:
-        if isinstance(news, str):
-            streams.note(news)
-        elif verbose:
-            without = (
-                f": no verdict in {plural(news.without_verdict, 'mode')}"
-                if news.without_verdict
-                else ""
-            )
-            streams.note(f"{news.done}/{news.total} {news.model}{without}")
-
-    return tell

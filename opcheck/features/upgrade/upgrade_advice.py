@@ -16,7 +16,7 @@ from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data.registrations import OpLists
 from opcheck.judge.report_changes import Entry, entries_of
 from opcheck.judge.target_change import VersionChange, change_between
-from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWork
+from opcheck.model.records import Record, Report, ReportTarget, RouteWork
 
 NOT_CHECKED = (
     "nothing was observed on a Mac: the grid follows from the releases' registrations",
@@ -153,6 +153,14 @@ class _IndexedReport:
         self.report = report
         self.findings = report.findings
         self.names = [frozenset(finding.fingerprints) for finding in report.findings]
+        #: the lines as fingerprints have them, without the rule and the operator
+        self.lines = [
+            {
+                (each.phase, any_layer(each.module), normalised_code(each.statement or each.text))
+                for each in finding.locations
+            }
+            for finding in report.findings
+        ]
         self.counted = [
             index
             for index, finding in enumerate(report.findings)
@@ -177,16 +185,7 @@ class _IndexedReport:
         # The findings of a run that broke off are incomplete.
         if here.names[index] & self.all_names or not self.report.capture.complete:
             return False
-        lines = _lines(here.findings[index])
-        return not any(lines & _lines(self.findings[number]) for number in self.new(here))
-
-
-def _lines(finding: Finding) -> set[tuple[str, str, str]]:
-    """Return the lines of a finding as fingerprints have them, without the rule and the operator."""
-    return {
-        (each.phase, any_layer(each.module), normalised_code(each.statement or each.text))
-        for each in finding.locations
-    }
+        return not any(here.lines[index] & self.lines[number] for number in self.new(here))
 
 
 def _cell(
@@ -210,23 +209,26 @@ def _removal(
 ) -> Removal:
     finding = here.findings[index]
     without = [target for target, there in seen.items() if there.removes(index, here)]
-    newer = sorted((each for each in without if _newer(each, current)), key=_size)
+    newer = sorted((each for each in without if _newer(each, current)), key=_versions)
     torch_alone = next((each for each in newer if each.macos == current.macos), None)
     macos_alone = next((each for each in newer if each.torch == current.torch), None)
     either = torch_alone or macos_alone
     both = newer[0] if newer and not either else None
-    here_before = (each for each in without if each.macos == current.macos)
-    older = [each for each in here_before if each.torch < current.torch]
+    older = [each for each in without if each.macos == current.macos and each.torch < current.torch]
+
+    def change(target: Target | None) -> VersionChange | None:
+        return change_between(current, target) if target else None
+
     return Removal(
         rule=finding.rule,
         severity=finding.severity,
         op=finding.op,
         message=finding.message,
         line=finding.locations[0].line if finding.locations else "",
-        torch_alone=_change(torch_alone, current),
-        macos_alone=_change(macos_alone, current),
-        both=_change(both, current),
-        older=None if either or both else _change(max(older, key=_size, default=None), current),
+        torch_alone=change(torch_alone),
+        macos_alone=change(macos_alone),
+        both=change(both),
+        older=None if either or both else change(max(older, key=_versions, default=None)),
     )
 
 
@@ -246,7 +248,9 @@ def _best(
 def _newest(
     here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target
 ) -> Upgrade | None:
-    newest = max((target for target in seen if _newer(target, current)), key=_size, default=None)
+    newest = max(
+        (target for target in seen if _newer(target, current)), key=_versions, default=None
+    )
     return _upgrade(newest, here, seen[newest], current) if newest else None
 
 
@@ -273,18 +277,14 @@ def _newer(target: Target, current: Target) -> bool:
     return (target.torch >= current.torch and target.macos >= current.macos) and target != current
 
 
+def _versions(target: Target) -> tuple[Version, Version]:
+    return target.torch, target.macos
+
+
 def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Version]:
     """Return a sort key that puts smaller changes first: macOS alone, torch alone, both; each by version."""
     torch_differs, macos_differs = target.torch != current.torch, target.macos != current.macos
     return (torch_differs and macos_differs, torch_differs, target.torch, target.macos)
-
-
-def _size(target: Target) -> tuple[Version, Version]:
-    return target.torch, target.macos
-
-
-def _change(target: Target | None, current: Target) -> VersionChange | None:
-    return change_between(current, target) if target else None
 
 
 def _by_versions(cell: UpgradeCell) -> tuple[Version, Version]:
