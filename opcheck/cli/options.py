@@ -500,8 +500,8 @@ class OutputOptions(Record, frozen=True, kw_only=True):
 
         return brief(text)
 
-    def put(self, text: str) -> None:
-        """Write a text to stdout or the file.
+    def put(self, text: str, written: str = "written to") -> None:
+        """Write a text to stdout or the file, and note in these words where the file is.
 
         Raises:
             UsageError: the file cannot be written.
@@ -511,7 +511,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             streams.emit(text)
         else:
             write_text(Path(self.path), text)
-            streams.note(f"written to {self.path}")
+            streams.note(f"{written} {self.path}")
 
     def deliver(
         self,

@@ -16,7 +16,7 @@ from opcheck.judge.judge import OUTCOMES
 from opcheck.lookup.answer import lines_until, past, route_steps
 from opcheck.lookup.answer_records import State, find_since, first_native
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup, target
-from opcheck.model.records import Record
+from opcheck.model.records import Record, Verdict
 
 SCHEMA = "opcheck-matrix/1"
 
@@ -127,9 +127,9 @@ def matrix(
     )
 
 
-def short(state: State) -> str:
+def short(entry: State | Verdict | Row) -> str:
     """Join a status and its kind into one word: ``native``, ``fallback_env``."""
-    return f"{state.status}_{state.kind}" if state.kind else state.status
+    return f"{entry.status}_{entry.kind}" if entry.kind else entry.status
 
 
 def cell_state(state: State) -> str:

@@ -12,10 +12,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from opcheck.common.text import filesize, plural
-from opcheck.judge.judge import OUTCOMES, outcome
+from opcheck.judge.judge import outcome
+from opcheck.lookup.matrix import STATES, short
 from opcheck.model.records import CallGroup, Evidence, GraphCall, Report, Verdict
 from opcheck.render import html, memory_page, precision, report, summary, timing_page
 from opcheck.render.document import Block, FindingEntry, Heading
+from opcheck.render.wording import LABELS
 
 #: The size of the drawing of the copies: up is copied to the CPU, down is copied back.
 _WIDTH, _MIDDLE, _TALLEST = 1000.0, 64.0, 58.0
@@ -41,11 +43,7 @@ def render(record: Report) -> str:
         _data(record),
         report=record,
         title=report.title(record),
-        shares=[
-            (state, row.label, record.totals[state])
-            for key, row in OUTCOMES.items()
-            if record.totals[state := _state(*key)]
-        ],
+        shares=[(s, LABELS[s], record.totals[s]) for s in STATES if record.totals[s]],
         navigation=[*_FIRST, *map(_link, sections.items()), *_LAST],
         remedies=list(_remedies(record)),
         facts=summary.facts(record, short=False),
@@ -93,10 +91,6 @@ def _remedies(record: Report) -> Iterator[tuple[str, list[FindingEntry]]]:
         yield heading, shown
 
 
-def _state(status: str, kind: str | None) -> str:
-    return f"{status}_{kind}" if kind else status
-
-
 def _graph(record: Report) -> str:
     """Say what the script draws, or why there is nothing to draw."""
     if not record.graph and record.capture.mode == "run":
@@ -115,7 +109,7 @@ def _operator(group: CallGroup) -> dict[str, Any]:
     verdict = group.verdict
     return {
         "group": group,
-        "state": _state(verdict.status, verdict.kind),
+        "state": short(verdict),
         "label": outcome(verdict).label,
         "statements": _statements(verdict),
         "evidence": _evidence(verdict.evidence),

@@ -8,8 +8,8 @@ from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS, Frequency
-from opcheck.judge.judge import OUTCOMES
 from opcheck.judge.memory.estimate import deciding, find_asked_mac, runs_out, smallest
+from opcheck.lookup.matrix import STATES
 from opcheck.model.records import (
     CaptureFacts,
     GroupLocation,
@@ -20,6 +20,7 @@ from opcheck.model.records import (
 )
 from opcheck.render import timing_page
 from opcheck.render.document import Facts, Style, TextSpan, Words
+from opcheck.render.wording import LABELS
 
 #: The side whose colour a headline has.
 HEADLINE_STYLES: dict[str, Style] = dict(
@@ -68,29 +69,30 @@ def deciding_numbers(report: Report) -> str:
 
 def _deciding_numbers(report: Report) -> str:
     numbers, facts = report.totals, report.capture
-    calls = numbers["calls"]
-    ended = ""
-    if not facts.complete and calls:
-        judged = plural(calls, "call")
-        # With several calls of the model, calls after the one that ended were judged, too.
-        ended = (
-            f"it ends after {judged}" if not facts.called[1:] else f"it breaks off, {judged} judged"
-        )
+    calls, needing = numbers["calls"], numbers["fallback_env"]
     if not calls:
-        return (
-            "it ends before its first call" if not facts.complete else "it calls no operator on mps"
-        )
+        return "it calls no operator on mps" if facts.complete else "it ends before its first call"
     if report.headline == "runs natively":
         return f"all {plural(calls, 'call')} native" if calls > 1 else "its one call is native"
+    ended = ""
+    if not facts.complete:
+        judged = plural(calls, "call")
+        # With several calls of the model, calls after the one that ended were judged, too.
+        several = len(facts.called) > 1
+        ended = f"it breaks off, {judged} judged" if several else f"it ends after {judged}"
+
+    def share(part: int, words: str) -> str:
+        return f"{part:,} of {plural(calls, 'call')} {words}" if part else ""
+
+    needs = "needs" if needing == 1 else "need"
     if report.headline == "could not tell":
-        parts = [_share(numbers["unknown"], calls, "unknown"), ended]
+        parts = [share(numbers["unknown"], "unknown"), ended]
     elif report.headline == "fails":
-        raising, needing = numbers["unsupported"], numbers["fallback_env"]
+        raising = numbers["unsupported"]
+        asks = needing and not report.target.cpu_fallback
         parts = [
-            _share(raising, calls, "raises" if raising == 1 else "raise"),
-            f"{needing:,} {_needing(needing)} PYTORCH_ENABLE_MPS_FALLBACK=1"
-            if needing and not report.target.cpu_fallback
-            else "",
+            share(raising, "raises" if raising == 1 else "raise"),
+            f"{needing:,} {needs} PYTORCH_ENABLE_MPS_FALLBACK=1" if asks else "",
             ended,
             _too_little(report.memory) if report.memory and runs_out(report.memory) else "",
         ]
@@ -98,24 +100,12 @@ def _deciding_numbers(report: Report) -> str:
         if errors > 1:
             return f"{errors:,} errors: {', '.join(filter(None, parts))}".removesuffix(": ")
     elif report.headline == "runs, partly on the CPU":
-        parts = [_share(_on_cpu(report), calls, "on the CPU"), _flop_share(report)]
+        on_cpu = sum(n for name, n in numbers.items() if name.startswith("fallback"))
+        parts = [share(on_cpu, "on the CPU"), _flop_share(report)]
     else:
-        needing = numbers["fallback_env"]
-        parts = [_share(needing, calls, f"{_needing(needing)} the variable")]
+        parts = [share(needing, f"{needs} the variable")]
     # No call decides: what does is a finding about the whole model.
     return ", ".join(filter(None, parts)) or f"{report.findings[0].rule} says why"
-
-
-def _share(part: int, calls: int, words: str) -> str:
-    return f"{part:,} of {plural(calls, 'call')} {words}" if part else ""
-
-
-def _needing(number: int) -> str:
-    return "needs" if number == 1 else "need"
-
-
-def _on_cpu(report: Report) -> int:
-    return sum(number for name, number in report.totals.items() if name.startswith("fallback"))
 
 
 def _flop_share(report: Report) -> str:
@@ -255,21 +245,15 @@ def fits(memory: Memory) -> str:
     if not memory.peaks:
         lines = [each.line for each in memory.growth]
         return f"grows at {and_more(lines, 1)} (OC132)" if lines else ""
-    peak = memory.peak
-    need = f"an estimated {filesize(peak.total)} at most, in {peak.phase}"
-    mac = find_asked_mac(memory)
-    if mac is not None:
-        what = {
-            "fits": "fits",
-            "pressure": "more than Metal recommends, may swap",
-            "raises": "raises",
-        }
+    need = f"an estimated {filesize(memory.peak.total)} at most, in {memory.peak.phase}"
+    swaps = "more than Metal recommends, may swap"
+    if mac := find_asked_mac(memory):
+        what = {"fits": "fits", "pressure": swaps, "raises": "raises"}
         return f"{need}; on a Mac of {mac.memory} GB: {what[mac.state]}"
-    enough, swapping = smallest(memory, "fits"), smallest(memory, "pressure")
-    if enough is not None:
+    if enough := smallest(memory, "fits"):
         return f"{need}; fits a Mac of {enough.memory} GB"
-    if swapping is not None:
-        return f"{need}; more than Metal recommends, may swap on a Mac of {swapping.memory} GB"
+    if swapping := smallest(memory, "pressure"):
+        return f"{need}; {swaps} on a Mac of {swapping.memory} GB"
     return f"{need}; no Mac up to {memory.macs[-1].memory} GB has that"
 
 
@@ -313,16 +297,9 @@ def _unchecked_parts(report: Report) -> str:
 def totals(report: Report) -> str:
     """Return ``12 calls of 3 operators: 11 native, 1 unknown``; no percentage without its denominator."""
     numbers = report.totals
-    shares = [
-        f"{numbers[f'{status}_{kind}' if kind else status]:,} {row.label}"
-        for (status, kind), row in OUTCOMES.items()
-        if numbers[f"{status}_{kind}" if kind else status]
-    ]
-    return (
-        f"{plural(numbers['calls'], 'call')} of {plural(numbers['operators'], 'operator')}"
-        + (": " if shares else "")
-        + "; ".join(shares)
-    )
+    shares = "; ".join(f"{numbers[s]:,} {LABELS[s]}" for s in STATES if numbers[s])
+    calls = f"{plural(numbers['calls'], 'call')} of {plural(numbers['operators'], 'operator')}"
+    return f"{calls}: {shares}" if shares else calls
 
 
 #: What a program's run was, by its tracer.
@@ -340,10 +317,9 @@ _UNCOUNTED = ("log", "mac", "stand-in")
 def capture(report: Report) -> str:
     """Describe how the calls were captured."""
     facts = report.capture
-    size = f"{facts.parameters:,} parameters"
-    given = f", inputs {', '.join(facts.inputs)}" if facts.inputs else ""
-    given += f" ({facts.inputs_note})" if facts.inputs_note else ""
-    given += f", called for {'; '.join(facts.called)}" if facts.called else ""
+    inputs = f", inputs {', '.join(facts.inputs)}" if facts.inputs else ""
+    inputs += f" ({facts.inputs_note})" if facts.inputs_note else ""
+    inputs += f", called for {'; '.join(facts.called)}" if facts.called else ""
     end = "" if facts.complete else ", broke off before its end"
     if facts.mode == "run":
         how = _RUNS.get(facts.tracer, _RUNS["emulator"])
@@ -353,9 +329,9 @@ def capture(report: Report) -> str:
         facts.optimizer and f"optimizer {facts.optimizer}",
         facts.autocast and f"autocast {facts.autocast}",
         facts.loss and f"loss: {facts.loss}",
+        f"tracer {facts.tracer}, {_environment(facts)}, {facts.parameters:,} parameters",
     )
-    mode = ", ".join(filter(None, parts))
-    return f"{mode}, tracer {facts.tracer}, {_environment(facts)}, {size}{given}{end}"
+    return f"{', '.join(filter(None, parts))}{inputs}{end}"
 
 
 def _environment(facts: CaptureFacts) -> str:
@@ -369,22 +345,19 @@ def _environment(facts: CaptureFacts) -> str:
 
 def transfers(report: Report) -> str:
     """Count the copies of the fallbacks, or say that there are none."""
-    partition = report.partition
-    if not partition.transfers_to_cpu + partition.transfers_to_mps:
-        counted = report.capture.tracer not in _UNCOUNTED
-        return (
-            "no copies by a CPU fallback"
-            if counted
-            else "copies by CPU fallbacks were not counted separately"
-        )
-    regions = sum(region.side == "cpu" for region in partition.regions)
-    return (
-        f"{plural(partition.transfers_to_cpu, 'copy')} to the CPU "
-        f"({filesize(partition.bytes_to_cpu)}), "
-        f"{partition.transfers_to_mps:,} back ({filesize(partition.bytes_to_mps)})"
-        # A counted run has no call graph, so regions are unavailable.
-        + (f", around {plural(regions, 'CPU region')}" if regions else "")
+    copies = report.partition
+    if not copies.transfers_to_cpu + copies.transfers_to_mps:
+        if report.capture.tracer in _UNCOUNTED:
+            return "copies by CPU fallbacks were not counted separately"
+        return "no copies by a CPU fallback"
+    regions = sum(region.side == "cpu" for region in copies.regions)
+    there = (
+        f"{plural(copies.transfers_to_cpu, 'copy')} to the CPU ({filesize(copies.bytes_to_cpu)})"
     )
+    back = f"{copies.transfers_to_mps:,} back ({filesize(copies.bytes_to_mps)})"
+    # A counted run has no call graph, so regions are unavailable.
+    around = f", around {plural(regions, 'CPU region')}" if regions else ""
+    return f"{there}, {back}{around}"
 
 
 def evidence(report: Report) -> str:
@@ -468,13 +441,11 @@ def next_command(report: Report) -> str:
     if unproved:
         return f"opcheck explain {unproved[0]}"
     if report.capture.mode == "run" and report.capture.tracer != "emulator":
-        return (
-            "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"
-        )
+        compare = "opcheck verify PREDICTION.json OBSERVATION.json"
+        return f"{compare}, with an audit's report and this one"
     if report.capture.mode == "run":
-        return (
-            "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
-        )
+        gate = "opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
+        return f"keep it so in CI: {gate}"
     words = ["opcheck", "audit", report.model, *report.capture.flags]
     if report.headline == "could not tell":
         return shlex.join([*words, "-v"])

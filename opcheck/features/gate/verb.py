@@ -24,7 +24,6 @@ from opcheck.cli.options import (
     verb,
 )
 from opcheck.common.errors import UsageError
-from opcheck.common.files import write_text
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
@@ -106,23 +105,23 @@ def command(
     progress: ProgressOptions,
 ) -> int:
     """Audit what is configured, write the report, return the exit code."""
-    if options.update_baseline and not options.baseline:
-        raise UsageError(
-            "there is no baseline to update",
-            context="--update-baseline",
-            hint="name its file: --baseline opcheck-baseline.yaml",
-        )
+    for context, purpose, is_set in (
+        ("--update-baseline", "update", options.update_baseline),
+        ("--max-slowdown", "compare with", options.max_slowdown is not None),
+    ):
+        if is_set and not options.baseline:
+            raise UsageError(
+                f"there is no baseline to {purpose}",
+                context=context,
+                hint="name its file: --baseline opcheck-baseline.yaml",
+            )
     if not _own_targets():
         select_lists({"torch": _configured_releases()})
-    if options.max_slowdown is not None and not options.baseline:
-        raise UsageError(
-            "there is no baseline to compare with",
-            context="--max-slowdown",
-            hint="name its file: --baseline opcheck-baseline.yaml",
-        )
     lists = load()
     plan = _plan(names, options, lists)
-    known = _baseline(options.baseline, may_be_missing=options.update_baseline)
+    file = Path(options.baseline)
+    is_new = not options.baseline or (options.update_baseline and not file.exists())
+    known = None if is_new else baseline_file.read(file)
 
     from opcheck.features.gate import assemble
 
@@ -149,16 +148,12 @@ def command(
     report = assemble_report(known)
     if options.update_baseline and not interrupted:
         known = baseline_file.update_baseline(known, report.cells, lists.digest, whole=whole)
-        baseline_file.write(Path(options.baseline), known)
+        baseline_file.write(file, known)
         count = sum(map(len, known.models.values()))
         streams.note(f"{plural(count, 'finding')} known now, in {options.baseline}")
         report = assemble_report(known)
     name = output.chosen(WITHOUT_PAGE)
-    if output.to_stdout:
-        streams.emit(output.apply_brief(render(report, name)))
-    else:
-        write_text(Path(output.path), output.apply_brief(render(report, name)))
-        streams.note(f"the report is in {output.path}")
+    output.put(render(report, name), written="the report is in")
     streams.step_summary(report, name)
     return _INTERRUPTED if interrupted else report.exit_code
 
@@ -279,9 +274,3 @@ def _jobs(
             cache=str(options.cache_dir or default_folder()) if options.cache else "",
             show_output=progress.verbose,
         )
-
-
-def _baseline(file: str, *, may_be_missing: bool) -> Baseline | None:
-    if not file or (may_be_missing and not Path(file).exists()):
-        return None
-    return baseline_file.read(Path(file))

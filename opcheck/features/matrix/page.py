@@ -13,7 +13,7 @@ from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_of
 from opcheck.lookup.coverage import Coverage, StateRun, coverage
-from opcheck.lookup.matrix import CELLS, STATES, WRONG, Matrix, Row, matrix
+from opcheck.lookup.matrix import CELLS, STATES, WRONG, Matrix, Row, matrix, short
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import findings, html
 from opcheck.render.coverage_plot import plot
@@ -30,7 +30,7 @@ from opcheck.render.document import (
 )
 from opcheck.render.markdown import as_markdown
 from opcheck.render.text import as_text
-from opcheck.render.wording import LABELS, NOT_CHECKED
+from opcheck.render.wording import LABELS, NOT_CHECKED, group_words
 
 _COLUMNS = (
     "name",
@@ -104,8 +104,7 @@ def _cells(row: Row) -> Iterator[str]:
     yield from (row.route, row.route_since, row.dtype)
     yield _systems(row)
     # A cell that equals the status is left empty, so that the others show.
-    own = f"{row.status}_{row.kind}" if row.kind else row.status
-    yield from ("" if row.dtypes[d] == own else row.dtypes[d] for d in COMMON_DTYPES)
+    yield from ("" if row.dtypes[d] == short(row) else row.dtypes[d] for d in COMMON_DTYPES)
     yield from (row.registration, " ".join(row.sparse), row.autocast or "")
     yield from (" ".join(row.limitations), " ".join(row.advisories), row.because)
 
@@ -153,22 +152,18 @@ def _blocks(record: Matrix) -> Iterator[Block]:
         ),
     )
     for state in reversed(STATES):
-        rows = [row for row in record.rows if _state(row) == state]
+        rows = [row for row in record.rows if short(row) == state]
         if rows:
             yield Heading(f"{LABELS[state]}: {len(rows):,}")
             yield from _compact(rows) if state in {"native", "unknown"} else (_table(rows),)
     wrong = [row for row in record.rows if WRONG in row.dtypes.values()]
     yield from section(f"Native, wrong for some inputs: {len(wrong):,}", _table(wrong))
-    noted = [row for row in record.rows if _state(row) == "native" and row.limitations]
+    noted = [row for row in record.rows if short(row) == "native" and row.limitations]
     yield from section(f"Native, with limits: {len(noted):,}", _table(noted))
     used = [row.advisories for row in record.rows if row.advisories]
     ids = sorted({name for names in used for name in names})
     summaries = tuple(f"{name}: {record.statements[name].summary}" for name in ids)
     yield from section("Advisories", Bullets(summaries))
-
-
-def _state(row: Row) -> str:
-    return f"{row.status}_{row.kind}" if row.kind else row.status
 
 
 def _table(rows: Sequence[Row]) -> Table:
@@ -184,12 +179,9 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _differing(row: Row) -> str:
-    groups: dict[str, list[str]] = {}
-    for dtype, state in row.dtypes.items():
-        # No float64 tensor can be made on MPS: the cell is the same in every row.
-        if state != _state(row) and dtype != "float64":
-            groups.setdefault(state, []).append(dtype)
-    return "; ".join(f"{state}: {', '.join(dtypes)}" for state, dtypes in groups.items())
+    # No float64 tensor can be made on MPS: the cell is the same in every row.
+    cells = row.dtypes.items()
+    return group_words({d: s for d, s in cells if s != short(row) and d != "float64"})
 
 
 def _compact(rows: Sequence[Row]) -> Iterator[Block]:
