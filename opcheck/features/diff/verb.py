@@ -58,19 +58,24 @@ def command(
     output: OutputOptions,
 ) -> int:
     """Write what differs; 1 where something new is at or above ``--fail-on``."""
+
+    def usage_error(message: str) -> UsageError:
+        hint = "opcheck diff --help shows all three"
+        return UsageError(message, context="opcheck diff", hint=hint)
+
     source = click.get_current_context().get_parameter_source("macos")
     sections = SectionOptions(verbose=progress.verbose)
     is_of_releases = len(what) == 2 and not (before or after or any(map(_is_report, what)))
     if source is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
-        raise _usage_error(
+        raise usage_error(
             "--macos is for two releases: a report has its own, --from and --to say it"
         )
     if before or after:
         if len(what) != 1 or not (before and after):
-            raise _usage_error("--from and --to go together, with one MODEL")
+            raise usage_error("--from and --to go together, with one MODEL")
         comparison, newer = _targets(what[0], (before, after), capture, progress)
     elif len(what) != 2:
-        raise _usage_error("give two releases or two reports, or one MODEL with --from and --to")
+        raise usage_error("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
         from opcheck.judge.report_changes import compare, side_of
         from opcheck.model.saved import read
@@ -89,10 +94,6 @@ def command(
 
 def _is_report(text: str) -> bool:
     return PurePath(text).suffix.lower() in _REPORTS or is_file(text)
-
-
-def _usage_error(message: str) -> UsageError:
-    return UsageError(message, context="opcheck diff", hint="opcheck diff --help shows all three")
 
 
 def _targets(

@@ -12,7 +12,7 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.data.registrations import OpLists
-from opcheck.features.doctor.check import GIVEN, DoctorRule, Examined, Requirement
+from opcheck.features.doctor.check import GIVEN, Examined, Requirement
 from opcheck.features.doctor.checks import RULES
 from opcheck.features.doctor.machine_environment import Environment
 from opcheck.model.records import Finding, GroupLocation, Record, SourceLocation
@@ -66,8 +66,8 @@ def examine(
     examined = Examined(environment=environment, lists=lists, requirements=listed)
     if script is not None:
         macos = environment.macos or Version(MACOS_MAJORS[-1])
-        script_environment = _script(script, Target(torch=examined.torch, macos=macos))
-        examined = dataclasses.replace(examined, script=script_environment)
+        scanned = _script(script, Target(torch=examined.torch, macos=macos))
+        examined = dataclasses.replace(examined, script=scanned)
     unknown: dict[str, list[str]] = {}
     checked: list[str] = []
     findings: list[Finding] = []
@@ -75,7 +75,9 @@ def examine(
         missing = rule.missing(examined)
         if not missing:
             checked.append(rule.id)
-            findings += [_with_rule(finding, rule) for finding in rule.check(examined)]
+            for finding in rule.check(examined):
+                severity = finding.severity or rule.severity
+                findings.append(replace(finding, rule=rule.id, severity=severity))
         elif missing not in GIVEN:
             unknown.setdefault(missing, []).append(rule.id)
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
@@ -87,10 +89,6 @@ def examine(
         checked=tuple(checked),
         unknown={name: tuple(ids) for name, ids in unknown.items()},
     )
-
-
-def _with_rule(finding: Finding, rule: DoctorRule) -> Finding:
-    return replace(finding, rule=rule.id, severity=finding.severity or rule.severity)
 
 
 def _requirements(path: Path) -> tuple[Requirement, ...]:
@@ -113,14 +111,11 @@ def _requirements(path: Path) -> tuple[Requirement, ...]:
 
 def _script(path: Path, target: Target) -> tuple[Finding, ...]:
     """The findings of ``opcheck scan`` about the variables that a script sets."""
-    if not path.is_file():
+    report = scan([str(path)], target) if path.is_file() else None
+    if report is None or report.problems:
+        cannot = f"cannot read the script: {report.problems[0].message}" if report else ""
         raise UsageError(
-            f"there is no file {path}", context=f"--script {path}", hint="name a Python file"
-        )
-    report = scan([str(path)], target)
-    if report.problems:
-        raise UsageError(
-            f"cannot read the script: {report.problems[0].message}",
+            cannot or f"there is no file {path}",
             context=f"--script {path}",
             hint="name a Python file",
         )

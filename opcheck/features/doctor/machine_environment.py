@@ -186,6 +186,7 @@ def gather(variables: Mapping[str, str] | None = None) -> Environment:
         variables: the environment; that of this process if not given.
     """
     variables = os.environ if variables is None else variables
+    pairs = ((each.metadata["Name"], each.version) for each in metadata.distributions())
     return Environment(
         tool=TOOL,
         machine=_machine(variables),
@@ -198,7 +199,8 @@ def gather(variables: Mapping[str, str] | None = None) -> Environment:
         variables={
             name: value for name, value in sorted(variables.items()) if _OF_MPS.fullmatch(name)
         },
-        packages=_packages(),
+        # Damaged metadata lack a name or a version, whatever their types say.
+        packages={name: version for name, version in sorted(pairs) if name and version},
     )
 
 
@@ -259,13 +261,3 @@ def from_answer(version: str, installer: str, code: int, out: str, error: str) -
     answer = msgspec.json.decode(line.removeprefix(_MARK), type=Torch)
     # The metadata's version is that of the installed distribution.
     return replace(answer, version=version, installer=installer)
-
-
-def _packages() -> dict[str, str]:
-    """Return all distributions, without those whose damaged metadata lack a name or a version."""
-    # metadata is an optional mapping of optional values, whatever its types say.
-    pairs = (
-        (distribution.metadata["Name"], distribution.version)
-        for distribution in metadata.distributions()
-    )
-    return {name: version for name, version in sorted(pairs) if name and version}

@@ -14,17 +14,22 @@ _SYSTEMS = {"Darwin": "macOS"}
 def document(diagnosis: Diagnosis) -> Iterator[Block]:
     """Make the page: the counts, the findings, the facts, what is unknown."""
     environment = diagnosis.environment
-    yield Heading(_title(environment), 1)
+    machine, python = environment.machine, environment.python
+    system = _SYSTEMS.get(machine.system, machine.system) or "an unknown system"
+    torch = f"torch {environment.torch.version}" if environment.torch else "no torch"
+    where = f"{system} {machine.macos}".strip()
+    version = f"Python {python.version or '?'} ({python.architecture or '?'})"
+    yield Heading(f"{torch}, {version}, {where}", 1)
     counts = ", ".join(plural(count, name) for name, count in diagnosis.totals.items() if count)
     left_out = sum(map(len, diagnosis.unknown.values()))
-    checks = plural(len(diagnosis.checked), "check")
-    yield Lines(
-        (
-            f"{counts or 'Nothing found'}, by {checks}"
-            + (f"; {left_out} could not run (below)." if left_out else "."),
-            *_no_mac(environment),
+    more = f"; {left_out} could not run (below)" if left_out else ""
+    lines = [f"{counts or 'Nothing found'}, by {plural(len(diagnosis.checked), 'check')}{more}."]
+    if not environment.is_mac:
+        lines.append(
+            f"This is {machine.system or 'an unknown system'}, not a Mac: only variables, packages and files were "
+            "checked. To check a Mac from here: opcheck doctor --gather there, --from FILE here."
         )
-    )
+    yield Lines(tuple(lines))
     entries = (entry(finding, map(place, finding.locations)) for finding in diagnosis.findings)
     yield from section("Findings", *entries)
     yield from section("What was checked", Table(("fact", "value"), tuple(_facts(environment))))
@@ -32,23 +37,6 @@ def document(diagnosis: Diagnosis) -> Iterator[Block]:
     yield from section("Unknown", Bullets(tuple(unknown)))
     yield Heading("Not checked")
     yield Bullets((*diagnosis.not_checked, "opcheck explain CODE explains each code"))
-
-
-def _title(environment: Environment) -> str:
-    machine, python = environment.machine, environment.python
-    system = _SYSTEMS.get(machine.system, machine.system) or "an unknown system"
-    torch = f"torch {environment.torch.version}" if environment.torch else "no torch"
-    where = f"{system} {machine.macos}".strip()
-    return f"{torch}, Python {python.version or '?'} ({python.architecture or '?'}), {where}"
-
-
-def _no_mac(environment: Environment) -> Iterator[str]:
-    if not environment.is_mac:
-        system = environment.machine.system or "an unknown system"
-        yield (
-            f"This is {system}, not a Mac: only variables, packages and files were checked. To check a Mac from "
-            "here: opcheck doctor --gather there, --from FILE here."
-        )
 
 
 def _facts(environment: Environment) -> Iterator[tuple[str, str]]:

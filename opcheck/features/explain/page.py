@@ -54,20 +54,18 @@ def page(statement: Statement) -> str:
 
 
 def _lines(statement: Statement) -> Iterator[str]:
-    rows = (
-        ("Operators", and_more(statement.ops, _OPERATORS)),
-        ("Effect", statement.effect.replace("_", " ")),
-        ("Releases", f"torch {_span(statement.torch)}; macOS {_span(statement.macos)}"),
-        ("Dtypes", ", ".join(statement.dtypes)),
-        ("Holds if", f"`{statement.condition}`" if statement.condition else ""),
-        (
-            "Depends on",
-            f"{statement.when}; a run on shapes cannot determine it" if statement.when else "",
-        ),
-        ("Prints", fill_text(statement.error.text) if statement.error else ""),
-        ("Way out", statement.way_out),
-    )
-    yield from (f"**{name}.** {text}\n" for name, text in rows if text)
+    rests = f"{statement.when}; a run on shapes cannot determine it" if statement.when else ""
+    rows = {
+        "Operators": and_more(statement.ops, _OPERATORS),
+        "Effect": statement.effect.replace("_", " "),
+        "Releases": f"torch {_span(statement.torch)}; macOS {_span(statement.macos)}",
+        "Dtypes": ", ".join(statement.dtypes),
+        "Holds if": f"`{statement.condition}`" if statement.condition else "",
+        "Depends on": rests,
+        "Prints": fill_text(statement.error.text) if statement.error else "",
+        "Way out": statement.way_out,
+    }
+    yield from (f"**{name}.** {text}\n" for name, text in rows.items() if text)
     if statement.program:
         yield "This program prints `right` or `wrong` on a Mac; it has not been run on a Mac:\n"
         yield f"```python\n{program_text(statement.program)}```\n"

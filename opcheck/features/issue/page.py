@@ -23,6 +23,11 @@ class Issue(Record, frozen=True, kw_only=True):
     body: str
 
 
+def _fence(text: str, language: str = "") -> tuple[str, str, str]:
+    fence = markdown_fence(text)
+    return f"{fence}{language}", text, fence
+
+
 def write(chosen: ChosenFinding, tried: TriedProgram) -> Issue:
     """The Markdown for a comment or a new issue, with the program that shows the finding."""
     where, reason = _where(chosen)
@@ -93,22 +98,20 @@ def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:
         yield "- " + markdown(": ".join(filter(None, (entry.kind, entry.where, entry.detail))))
 
 
-def _fence(text: str, language: str = "") -> Iterator[str]:
-    fence = markdown_fence(text)
-    yield from (f"{fence}{language}", text, fence)
-
-
 def _what(chosen: ChosenFinding) -> str:
     calls = chosen.calls
     assert calls is not None
     if chosen.silent:
         return "gives a wrong result, without an error,"
-    if calls.status == "fallback":
-        return {
-            "env": "has no kernel",
-            "always": "always runs on the CPU",
-            "internal": "runs on the CPU inside its kernel",
-        }[calls.kind or "env"]
     if calls.status == "unsupported":
         return "has no kernel" if _is_missing(chosen) else "refuses this call"
+    if calls.status == "fallback":
+        return _FALLS_BACK[calls.kind or "env"]
     return "does not do what it does on the CPU"
+
+
+_FALLS_BACK = {
+    "env": "has no kernel",
+    "always": "always runs on the CPU",
+    "internal": "runs on the CPU inside its kernel",
+}

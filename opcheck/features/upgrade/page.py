@@ -102,22 +102,15 @@ def _row(removal: Removal) -> tuple[str, ...]:
 
 def _grid(cells: tuple[UpgradeCell, ...]) -> Table:
     systems = list(dict.fromkeys(sorted((cell.macos for cell in cells), key=Version.parse)))
-    rows: dict[str, dict[str, UpgradeCell]] = {}
+    rows: dict[str, dict[str, str | TextSpan]] = {}
     for cell in cells:
-        rows.setdefault(cell.torch, {})[cell.macos] = cell
-    return Table(
-        ("torch", *(f"macOS {system}" for system in systems)),
-        tuple(
-            (line, *(_word(row.get(system)) for system in systems)) for line, row in rows.items()
-        ),
-    )
-
-
-def _word(cell: UpgradeCell | None) -> str | TextSpan:
-    if cell is None or not cell.headline:
-        return "-"
-    word = WORDS[cell.headline]
-    return TextSpan(f"[{word}]" if cell.current else word, HEADLINE_STYLES[cell.headline])
+        row = rows.setdefault(cell.torch, dict.fromkeys(systems, "-"))
+        if cell.headline:
+            word = WORDS[cell.headline]
+            text = f"[{word}]" if cell.current else word
+            row[cell.macos] = TextSpan(text, HEADLINE_STYLES[cell.headline])
+    headers = ("torch", *(f"macOS {system}" for system in systems))
+    return Table(headers, tuple((line, *row.values()) for line, row in rows.items()))
 
 
 def _legend(cells: tuple[UpgradeCell, ...]) -> Iterator[str]:
