@@ -1,6 +1,5 @@
 """The command line turns arguments into an exit code; it judges nothing and imports no torch."""
 
-import contextlib
 import itertools
 import os
 import re
@@ -11,8 +10,8 @@ from importlib import import_module
 
 import click
 
+from opcheck.cli import streams
 from opcheck.common.errors import OpcheckError, UsageError
-from opcheck.common.sanitize import for_stderr
 from opcheck.common.tool import VERSION
 from opcheck.features import features, verbs
 from opcheck.worker import platform, process
@@ -122,8 +121,6 @@ def opcheck(ctx: click.Context) -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    from opcheck.cli import streams
-
     streams.open_streams()
     platform.handle_signals()
     try:
@@ -157,7 +154,9 @@ def invoke(args: Sequence[str]) -> int:
     except (OSError, UnicodeEncodeError) as error:
         return _not_written(error) if isinstance(error, OSError) else _not_text(error, args)
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
-        return _bug()
+        streams.note(traceback.format_exc().rstrip())
+        streams.note("this is a bug in opcheck; the audit could not be done")
+        return 3
     return code
 
 
@@ -170,20 +169,12 @@ def _report_error(error: OpcheckError, args: Sequence[str]) -> int:
     verb = " ".join(["opcheck", *[word for word in args[:1] if word in verbs()]])
     error.context = error.context or verb
     error.hint = error.hint or f"{verb} --help"
-    _tell(str(error))
+    streams.note(str(error))
     return error.exit_code
-
-
-def _tell(text: str) -> None:
-    """Write sanitized lines to stderr, because they quote models, files and arguments."""
-    # If stderr cannot be written, there is no other place.
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(for_stderr(text), err=True)
 
 
 def _not_written(error: OSError) -> int:
     """Print what the system refused: the disk is full, a stream is closed, a folder is gone."""
-    from opcheck.cli import streams
     from opcheck.common.files import hint_of
 
     streams.close()
@@ -206,12 +197,6 @@ def _not_text(error: UnicodeEncodeError, args: Sequence[str]) -> int:
     return _report_error(refused, args)
 
 
-def _bug() -> int:
-    _tell(traceback.format_exc().rstrip())
-    _tell("this is a bug in opcheck; the audit could not be done")
-    return 3
-
-
 def _usage_error(error: click.ClickException) -> int:
     """Print a usage error of click in the same three lines as every other error."""
     context = getattr(error, "ctx", None)
@@ -222,5 +207,5 @@ def _usage_error(error: click.ClickException) -> int:
     if context and isinstance(context.command, click.Group) and message.startswith("Usage: "):
         message = "Missing command."
         hint = f"known: {', '.join(context.command.list_commands(context))}; {hint}"
-    _tell(str(UsageError(message, context=path, hint=hint)))
+    streams.note(str(UsageError(message, context=path, hint=hint)))
     return UsageError.exit_code

@@ -227,15 +227,16 @@ class Verb(Help):
         """Give an option that needs no value its own one where what follows is none of its values."""
         flags = {name: each for each in self.params if isinstance(each, Flag) for name in each.opts}
         args, place = list(args), 0
-        while (
-            place < len(args)
-            and (interspersed or args[place].startswith("-"))
-            and args[place] != "--"
-        ):
+        while place < len(args) and (interspersed or args[place].startswith("-")):
             flag = flags.get(args[place])
             option = flag.source.option if flag else None
-            following = args[place + 1] if place + 1 < len(args) else ""
-            if option and option.bare and not _are_values(following, option):
+            if args[place] == "--":
+                break
+            if (
+                option
+                and option.bare
+                and not _are_values("".join(args[place + 1 : place + 2]), option)
+            ):
                 args[place] += f"={option.bare}"
             elif flag and not flag.is_flag:
                 place += 1
@@ -347,7 +348,9 @@ def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
     flags: list[Flag] = []
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
-        own = find_option(name, parameter.annotation, _default(parameter))
+        empty = parameter.default is parameter.empty
+        default = msgspec.NODEFAULT if empty else parameter.default
+        own = find_option(name, parameter.annotation, default)
         if own is not None:
             flags.append(Flag(own))
         elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -359,10 +362,6 @@ def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
                 for source in taken
             ]
     return records, flags
-
-
-def _default(parameter: inspect.Parameter) -> Any:
-    return msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
 
 
 def _with_change(source: Declared, change: str | Option | None) -> Declared:
@@ -544,9 +543,8 @@ def _sections(names: tuple[str, ...]) -> tuple[str, ...]:
 
     for name in names:
         if name not in SECTIONS:
-            raise UsageError(
-                f"the report has no section {brief(name)}", hint=f"one of {', '.join(SECTIONS)}"
-            )
+            known = f"one of {', '.join(SECTIONS)}"
+            raise UsageError(f"the report has no section {brief(name)}", hint=known)
     return names
 
 
@@ -583,8 +581,7 @@ class ReportOptions(OutputOptions, frozen=True, kw_only=True):
         else:
             from opcheck.render import summary
 
-            write_text(Path(self.path), self.apply_brief(render(report, name)))
-            streams.note(f"{summary.answer(report)}; the report is in {self.path}")
+            self.put(render(report, name), f"{summary.answer(report)}; the report is in")
         streams.step_summary(report, name)
 
     def shown(self, report: Report, *, full: bool) -> str:

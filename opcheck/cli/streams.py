@@ -71,7 +71,7 @@ def close() -> None:
 
 def note(text: str) -> None:
     """Write lines to stderr, sanitized for terminals and logs; a failure to write is ignored."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         click.echo(for_stderr(text), err=True)
 
 

@@ -141,9 +141,9 @@ def _cell(record: Any, column: Column) -> str | TextSpan:
     return format(getattr(record, name), form)
 
 
-def size_of(field: str) -> Column:
-    """Return the column of a field that counts bytes."""
-    return lambda record: filesize(getattr(record, field))
+def size_of(field: str, zero: str = "") -> Column:
+    """Return the column of a field that counts bytes; ``zero`` replaces 0 bytes."""
+    return lambda record: (not getattr(record, field) and zero) or filesize(getattr(record, field))
 
 
 def section(title: str, *blocks: Block) -> Iterator[Block]:

@@ -305,20 +305,11 @@ def github(log: FindingLog) -> str:
     GitHub shows ten annotations of a kind: the first place of each finding comes before all others. Notes of the gate
     are no annotations, unless they fail it.
     """
-    shown = [
-        each
-        for each in log.occurrences
-        if each.state in {"", "new"} or each.finding.severity != "note"
-    ]
-    first: dict[int, Occurrence] = {}
-    for occurrence in shown:
-        first.setdefault(id(occurrence.finding), occurrence)
-    ordered = sorted(shown, key=lambda entry: first[id(entry.finding)] is not entry)
-    lines = (
-        *(f"::error::{_data(one_line(': '.join(failed)))}" for failed in log.failed),
-        *map(_annotation, ordered),
-        *log.summary,
-    )
+    shown = [e for e in log.occurrences if e.state in {"", "new"} or e.finding.severity != "note"]
+    first = {id(entry.finding): id(entry) for entry in reversed(shown)}
+    ordered = sorted(shown, key=lambda entry: first[id(entry.finding)] != id(entry))
+    failures = (f"::error::{_data(one_line(': '.join(failed)))}" for failed in log.failed)
+    lines = (*failures, *map(_annotation, ordered), *log.summary)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -362,14 +353,12 @@ def cut(markdown: str) -> str:
 
 def gitlab(log: FindingLog) -> str:
     """Write GitLab's code quality report: a JSON list with an entry for each finding and place."""
-    failed = [_gitlab_failure(*entry) for entry in log.failed]
+    failed = []
+    for model, message in log.failed:
+        digest = hashlib.sha256(f"gate {model} {message}".encode("utf-8", "backslashreplace"))
+        text = f"{model} could not be audited: {message}"
+        failed.append(_gitlab_entry(text, "gate", digest.hexdigest()[:32], "critical", model))
     return as_json([*failed, *map(_gitlab_finding, log.occurrences)])
-
-
-def _gitlab_failure(model: str, message: str) -> dict[str, object]:
-    digest = hashlib.sha256(f"gate {model} {message}".encode("utf-8", "backslashreplace"))
-    description = f"{model} could not be audited: {message}"
-    return _gitlab_entry(description, "gate", digest.hexdigest()[:32], "critical", model)
 
 
 def _gitlab_finding(occurrence: Occurrence) -> dict[str, object]:
@@ -432,14 +421,11 @@ def junit(name: str, suites: Iterable[Suite]) -> str:
 
 
 def _junit_case(suite: ET.Element, case: JunitCase) -> None:
-    element = ET.SubElement(
-        suite, "testcase", classname=one_line(case.classname), name=one_line(case.name)
-    )
+    about = {"classname": one_line(case.classname), "name": one_line(case.name)}
+    element = ET.SubElement(suite, "testcase", about)
     for tag, attributes, text in case.results:
-        result = ET.SubElement(element, tag)
-        for key, value in attributes.items():
-            result.set(key, one_line(value))
-        result.text = text or None
+        shown = {key: one_line(value) for key, value in attributes.items()}
+        ET.SubElement(element, tag, shown).text = text or None
     if case.output:
         ET.SubElement(element, "system-out").text = case.output
 
@@ -448,20 +434,12 @@ def finding_case(
     classname: str, name: str, findings: Sequence[Finding], skipped: str = ""
 ) -> JunitCase:
     """Make the test case of findings: errors are its failures, the others are what it printed."""
-    errors = [finding for finding in findings if is_failure(finding)]
-    others = [finding for finding in findings if not is_failure(finding)]
-    return JunitCase(
-        classname,
-        name,
-        (
-            *([("skipped", {"message": skipped}, "")] if skipped else []),
-            *(
-                ("failure", {"type": finding.rule, "message": finding.message}, _whole(finding))
-                for finding in errors
-            ),
-        ),
-        "\n\n".join(map(_whole, others)),
-    )
+    results = [("skipped", {"message": skipped}, "")] if skipped else []
+    for finding in filter(is_failure, findings):
+        about = {"type": finding.rule, "message": finding.message}
+        results.append(("failure", about, _whole(finding)))
+    others = (_whole(finding) for finding in findings if not is_failure(finding))
+    return JunitCase(classname, name, tuple(results), "\n\n".join(others))
 
 
 def is_failure(finding: Finding) -> bool:

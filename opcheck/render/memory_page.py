@@ -59,18 +59,15 @@ def blocks(memory: Memory) -> Iterator[Block]:
 def _peaks(memory: Memory) -> Table:
     """Make a row for each phase: its peak and the uses of that memory."""
     shown = [name for name in MEMORY_USES if any(peak.held[name] for peak in memory.peaks)]
-    return Table(
-        ("phase", "peak", *shown),
-        tuple(
-            (
-                peak.phase,
-                filesize(peak.total),
-                *(filesize(peak.held[name]) if peak.held[name] else "-" for name in shown),
-            )
-            for peak in memory.peaks
-        ),
-        right=tuple(range(1, len(shown) + 2)),
+
+    def size(number: int) -> str:
+        return filesize(number) if number else "-"
+
+    rows = (
+        (peak.phase, filesize(peak.total), *(size(peak.held[name]) for name in shown))
+        for peak in memory.peaks
     )
+    return Table(("phase", "peak", *shown), tuple(rows), right=tuple(range(1, len(shown) + 2)))
 
 
 def _holders(memory: Memory) -> Table:
@@ -155,7 +152,7 @@ def _macs(memory: Memory) -> Table:
         "Mac": lambda mac: f"{mac.memory} GB",
         "chips": lambda mac: ", ".join(mac.chips),
         "recommended": size_of("working_set"),
-        "limit": lambda mac: filesize(mac.limit) if mac.limit else "none",
+        "limit": size_of("limit", "none"),
         "MPS allocated": size_of("allocated"),
         "other": size_of("other"),
         "this run": _state,
@@ -179,9 +176,8 @@ def _allocation(memory: Memory) -> Iterator[str]:
     more = memory.allocation
     if more is None:
         return
-    yield (
-        f"the allocator takes {filesize(more.allocated)} of heaps for {filesize(more.live)} of buffers"
-    )
+    heaps, buffers = filesize(more.allocated), filesize(more.live)
+    yield f"the allocator takes {heaps} of heaps for {buffers} of buffers"
     if more.workspace:
         yield (
             f"workspaces outside of the heaps: up to {filesize(more.workspace)} for one call, and up to "

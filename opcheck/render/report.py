@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
-from opcheck.common.text import and_more, filesize, plural
+from opcheck.common.text import and_more, plural
 from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
@@ -38,10 +38,10 @@ from opcheck.render.document import (
     Heading,
     Lines,
     Style,
-    Table,
     TextSpan,
     Title,
     section,
+    size_of,
     table_of,
 )
 from opcheck.render.findings import FindingLog, JunitCase, Suite
@@ -93,7 +93,7 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     if short:
         yield summary.facts(report, short=True)
     if "operators" in shown:
-        yield from section("Operators", _operators(report))
+        yield from section("Operators", table_of(report.groups, _OPERATORS, **_FORM))
         yield from itertools.chain.from_iterable(map(numbers_page.blocks, report.numbers))
     if "memory" in shown and report.memory:
         yield from memory_page.blocks(report.memory)
@@ -106,6 +106,17 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
         yield from section("Evidence", Bullets(evidence(report)))
         yield from section("Not checked", Bullets(report.not_checked))
 
+
+_OPERATORS: dict[str, Column] = {
+    "calls": "count:,",
+    "operator": "op",
+    "what happens": lambda group: TextSpan(
+        outcome(group).label, cast("Style", outcome(group).side)
+    ),
+    "why": "because",
+    "dtypes": lambda group: ", ".join(group.dtypes),
+}
+_FORM: dict[str, Any] = {"code": (1,), "right": (0,), "wide": (3,)}
 
 #: Findings that the short text shows; the headings have the lines of all.
 _SHOWN = 5
@@ -227,19 +238,20 @@ def transfers(report: Report) -> Iterator[Block]:
             "region": lambda region: TextSpan(SIDES[region.side], region.side),
             "calls": "calls:,",
             "from-to": lambda region: f"{region.first:,}-{region.last:,}",
-            "copied there": lambda region: filesize(region.bytes_in) if region.bytes_in else "-",
-            "copied back": lambda region: filesize(region.bytes_out) if region.bytes_out else "-",
+            "copied there": size_of("bytes_in", "-"),
+            "copied back": size_of("bytes_out", "-"),
         }
         yield table_of(regions, columns, right=(1, 2, 3, 4), shown=_ROWS)
     if report.synchronizations:
-        waits = tuple(
-            (f"{entry.place.count:,}", entry.op, entry.why, summary.place(entry.place))
-            for entry in report.synchronizations
-        )
-        names = ("times", "operator", "the CPU waits for", "line")
-        yield Table(names, waits, code=(1,), right=(0,), shown=_ROWS)
+        yield table_of(report.synchronizations, _WAITS, code=(1,), right=(0,), shown=_ROWS)
 
 
+_WAITS: dict[str, Column] = {
+    "times": lambda entry: f"{entry.place.count:,}",
+    "operator": "op",
+    "the CPU waits for": "why",
+    "line": lambda entry: summary.place(entry.place),
+}
 #: What a region of each side is called.
 SIDES: dict[Side, str] = {
     "mps": "native",
@@ -315,17 +327,6 @@ def _detail(detail: tuple[str, str]) -> tuple[str, str | TextSpan]:
     return name, TextSpan(text, brief=f"{sentence}{stop}..." if rest and name == "prints" else "")
 
 
-def _operators(report: Report) -> Table:
-    rows = []
-    for group in report.groups:
-        result = outcome(group.verdict)
-        label = TextSpan(result.label, cast("Style", result.side))
-        dtypes = ", ".join(group.dtypes)
-        rows.append((f"{group.count:,}", group.op, label, group.verdict.because, dtypes))
-    headers = ("calls", "operator", "what happens", "why", "dtypes")
-    return Table(headers, tuple(rows), code=(1,), right=(0,), wide=(3,))
-
-
 def statements(report: Report) -> Iterator[Block]:
     """List the limitations and advisories, first those that some call meets for certain."""
     certain = summary.certain_statements(report)
@@ -385,23 +386,18 @@ def suites(report: Report) -> tuple[str, Iterable[Suite]]:
 def _cases(report: Report) -> Iterator[JunitCase]:
     rest = list(report.findings)
     for group in report.groups:
-        own = [finding for finding in rest if _is_about(finding, group)]
+        places = {*group.locations}
+        own = [f for f in rest if f.op == group.op and not places.isdisjoint(f.locations)]
         rest = [finding for finding in rest if finding not in own]
         verdict = group.verdict
         # Two groups of one operator differ in the reason, and so in their names.
         name = f"{group.op}: {outcome(verdict).label} ({verdict.because})"
         unknown = verdict.status == "unknown" and not any(map(findings.is_failure, own))
-        yield findings.finding_case(
-            "opcheck.operators", name, own, f"unknown: {verdict.because}" if unknown else ""
-        )
+        skipped = f"unknown: {verdict.because}" if unknown else ""
+        yield findings.finding_case("opcheck.operators", name, own, skipped)
     for finding in rest:
         name = f"{finding.rule} {finding.message}"
         yield findings.finding_case("opcheck.findings", name, [finding])
-
-
-def _is_about(finding: Finding, group: CallGroup) -> bool:
-    """Return whether a finding is about this operator at any of these places."""
-    return finding.op == group.op and any(place in group.locations for place in finding.locations)
 
 
 def rows(report: Report) -> Iterator[tuple[str, ...]]:

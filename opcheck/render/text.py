@@ -121,11 +121,9 @@ def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
     """Write each fact; in one line where all would be too many lines."""
     lines = [line for fact in block.items for line in _fact(fact, block, layout, block.lines)]
     if block.short and 0 < block.most < len(lines):
-        lines = [
-            line
-            for number, fact in enumerate(block.items)
-            for line in _fact(fact, block, layout, 1 if number else block.lines)
-        ]
+        first, *others = block.items
+        lines = [*_fact(first, block, layout, block.lines)]
+        lines += [line for fact in others for line in _fact(fact, block, layout, 1)]
     yield from lines
 
 
@@ -152,13 +150,13 @@ def _cut(words: Words, columns: int) -> Words:
 def _entry(block: FindingEntry, layout: _Layout) -> Iterator[str]:
     head = (TextSpan(f"{block.severity} {block.rule}", block.severity), block.message)
     if block.short and not layout.full:
-        yield from _line(head, layout, 2)
+        yield from _first_lines(head, layout, 2, 2, 1)
         for place in block.places[:1]:
             more = len(block.places) - 1
             where = f"{place.text}{f' and {more:,} more' if more else ''}:"
-            yield from _line((where, TextSpan(place.source, "dim")), layout, 4)
+            yield from _first_lines((where, TextSpan(place.source, "dim")), layout, 4, 4, 1)
         for name, text in block.details[-1:]:
-            yield from _line((f"{name}:", text), layout, 4)
+            yield from _first_lines((f"{name}:", text), layout, 4, 4, 1)
         return
     yield from _wrap(head, layout, 2, 2)
     shown = len(block.places) if layout.full else block.shown
@@ -212,11 +210,6 @@ def _wrap(
     for span in _spans(text, layout.width - first, layout.width - rest, fold=layout.tight):
         yield " " * indent + _paint(text, styles, *span, layout)[0]
         indent = rest
-
-
-def _line(words: Words, layout: _Layout, indent: int) -> Iterator[str]:
-    """Write a text on one line, cut where it is longer."""
-    yield from _first_lines(words, layout, indent, indent, 1)
 
 
 def _first_lines(words: Words, layout: _Layout, first: int, rest: int, most: int) -> Iterator[str]:
