@@ -59,7 +59,10 @@ def defaults(
             raise _wrong(verb, f"[tool.opcheck.{verb}] and its keys below", where)
         one_of(content, sorted(keys), where, "key", near=False)
     elif not set(content) <= set(keys):
-        one_of(content, sorted({*keys, *_keys_elsewhere()}), where, "key")
+        # The keys of all verbs, and the names of the tables.
+        commands = [import_module(f"opcheck.features.{each}.verb").command for each in _VERBS]
+        others = {key for command in commands for key in _keys(command.params)}
+        one_of(content, sorted({*keys, *others, *TABLES, *_OWN_TABLES}), where, "key")
     values: dict[str, object] = {}
     for key, param in keys.items():
         if key not in content:
@@ -150,12 +153,6 @@ def _keys(params: Iterable[click.Parameter]) -> dict[str, click.Option]:
     """Return the parameters that have a configuration key, by that key."""
     flags = [param for param in params if isinstance(param, click.Option) and param.envvar]
     return {max(flag.opts, key=len).removeprefix("--"): flag for flag in flags}
-
-
-def _keys_elsewhere() -> set[str]:
-    """Return the keys of all verbs, and the names of the tables."""
-    commands = [import_module(f"opcheck.features.{verb}.verb").command for verb in _VERBS]
-    return {key for command in commands for key in _keys(command.params)} | {*TABLES, *_OWN_TABLES}
 
 
 def _value(key: str, value: object, param: click.Parameter, where: str) -> object:
@@ -312,15 +309,11 @@ def one_of(
     for name in names:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, 1, 0.5) if near else []
+            meant = "".join(f"did you mean {text!r}?; " for text in nearest)
             raise UsageError(
                 f"unknown {what}: {name!r}",
                 context=place,
-                hint="; ".join(
-                    [
-                        *(f"did you mean {text!r}?" for text in nearest),
-                        f"known: {', '.join(known) or 'none'}",
-                    ]
-                ),
+                hint=f"{meant}known: {', '.join(known) or 'none'}",
             )
 
 

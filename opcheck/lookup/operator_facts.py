@@ -56,7 +56,11 @@ class OperatorFacts:
     @cached_method
     def resolution(self, op: str, line: str) -> Resolution:
         """Return the status that the registrations alone give; a Python name counts as a composite."""
-        return _python_resolution(op, line) if is_python(op) else self.lists.resolve(op, line)
+        if not is_python(op):
+            return self.lists.resolve(op, line)
+        if composites.python_body(op, line) is None:
+            return Resolution(status="unknown", kind=None, chain=(op,), value=None)
+        return Resolution(status="composite", kind=None, chain=(op,), value="python")
 
     @cached_method
     def calls(self, op: str, line: str) -> Calls | None:
@@ -90,12 +94,10 @@ class OperatorFacts:
 
     def usual_statements(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload and on those that a plain call of it reaches."""
-        reached = set(self._usual(op, line))
-        return tuple(
-            statement
-            for statement in self.statements_on(op, line)
-            if any(statement in self.statements.for_op(name, line) for name in reached)
-        )
+        reached = {
+            s.id for name in self._usual(op, line) for s in self.statements.for_op(name, line)
+        }
+        return tuple(each for each in self.statements_on(op, line) if each.id in reached)
 
     @cached_method
     def route(self, op: str, line: str) -> KernelRoute:
@@ -137,11 +139,18 @@ class OperatorFacts:
     @cached_method
     def statements_on(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload or on one that decides for it, without those on every operator."""
+        return self._statements(self.deciding(op, line), line, on_kernels=False)
+
+    def _statements(
+        self, names: Iterable[str], line: str, *, on_kernels: bool
+    ) -> tuple[Statement, ...]:
+        """Return the statements on these overloads by id: those on every kernel, or those on operators alone."""
         statements = {
             statement.id: statement
-            for name in self.deciding(op, line)
+            for name in names
             for statement in self.statements.for_op(name, line)
-            if EVERY_OPERATOR not in statement.ops and not statement.on_every_kernel
+            if statement.on_every_kernel is on_kernels
+            and (on_kernels or EVERY_OPERATOR not in statement.ops)
         }
         return tuple(statements[name] for name in sorted(statements))
 
@@ -152,14 +161,8 @@ class OperatorFacts:
     @cached_method
     def on_kernels(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on every kernel that apply to the overload or to another that decides for it."""
-        statements = {
-            statement.id: statement
-            for name in self.deciding(op, line)
-            if not self.composite(name, line)
-            for statement in self.statements.for_op(name, line)
-            if statement.on_every_kernel
-        }
-        return tuple(statements[name] for name in sorted(statements))
+        kernels = [name for name in self.deciding(op, line) if not self.composite(name, line)]
+        return self._statements(kernels, line, on_kernels=True)
 
     def facts(self, op: str, line: str) -> object:
         """Return all data on which a verdict about the overload rests; releases with equal data judge alike."""
@@ -194,30 +197,14 @@ class OperatorFacts:
 
     def systems(self, op: str, line: str) -> frozenset[Version]:
         """Return the macOS versions where a statement on the overload, or on all, begins or ends."""
-        statements = [
-            *self.statements_on(op, line),
-            *self.everywhere(line),
-            *self.on_kernels(op, line),
-        ]
-        bounds = (
-            b for statement in statements for b in (statement.macos.since, statement.macos.until)
-        )
-        return frozenset(bound for bound in bounds if bound is not None)
+        specific = (*self.statements_on(op, line), *self.on_kernels(op, line))
+        spans = (statement.macos for statement in (*specific, *self.everywhere(line)))
+        return frozenset(b for span in spans for b in (span.since, span.until) if b is not None)
 
 
 def is_python(op: str) -> bool:
     """Return whether a name is that of Python code, such as ``nn.LSTM``, and not of an operator."""
     return "::" not in op
-
-
-def _python_resolution(name: str, line: str) -> Resolution:
-    exists = composites.python_body(name, line) is not None
-    return Resolution(
-        status="composite" if exists else "unknown",
-        kind=None,
-        chain=(name,),
-        value="python" if exists else None,
-    )
 
 
 def _ids(statements: Iterable[Statement]) -> tuple[str, ...]:

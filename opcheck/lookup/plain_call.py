@@ -101,7 +101,7 @@ class OperatorLookup:
             OpListError: the lists have no such torch release, or are damaged.
         """
         if is_removed(op, str(target.torch)):
-            return _judge_removed(op)
+            return _removed_verdict(op)
         torch = refused_by(op, dtype)
         if torch and self.operators.resolution(op, str(target.torch)).value is not None:
             return refused_everywhere(op, dtype, torch)
@@ -193,25 +193,17 @@ class OperatorLookup:
         """Return the verdict as a state; a native call is marked where a statement makes its result wrong."""
         # A condition that a plain call does not decide is one on arguments, which the call leaves out.
         certain = {entry.detail for entry in verdict.evidence}
-        met = (
-            self.lists.statements.by_id[name]
-            for name in (*verdict.advisories, *verdict.limitations)
-        )
+        names = (*verdict.advisories, *verdict.limitations) if verdict.status == "native" else ()
         frequencies = {
             statement.frequency
-            for statement in met
-            if verdict.status == "native"
-            and statement.effect == "wrong_result"
+            for statement in map(self.lists.statements.by_id.__getitem__, names)
+            if statement.effect == "wrong_result"
             and (not statement.condition or statement.id in certain)
         }
-        wrong: Literal["", "always", "sometimes"] = (
-            "sometimes" if "sometimes" in frequencies else ""
-        )
-        return State(
-            status=verdict.status,
-            kind=verdict.kind,
-            wrong="always" if "always" in frequencies else wrong,
-        )
+        wrong: Literal["", "always", "sometimes"] = ""
+        if frequencies - {"rarely"}:
+            wrong = "always" if "always" in frequencies else "sometimes"
+        return State(status=verdict.status, kind=verdict.kind, wrong=wrong)
 
     def states(self, op: str, target: Target, dtypes: Iterable[str]) -> dict[str, State]:
         """Return the state of each dtype."""
@@ -240,15 +232,12 @@ class OperatorLookup:
 
     def _mildest(self, calls: Iterable[OpCall], target: Target) -> Verdict:
         """Return the mildest verdict; the first of equal ones."""
-        best: Verdict | None = None
+        verdicts = []
         for call in calls:
-            verdict = judge_by_lists(call, target, self.lists)
-            if best is None or outcome(verdict).severity < outcome(best).severity:
-                best = verdict
-            if best.status == "native":
+            verdicts.append(judge_by_lists(call, target, self.lists))
+            if verdicts[-1].status == "native":
                 break
-        assert best is not None
-        return best
+        return min(verdicts, key=lambda verdict: outcome(verdict).severity)
 
     def _composite(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
         """Return the worst verdict of the operators that it calls in every case, each judged with the same dtype.
@@ -361,22 +350,17 @@ def is_removed(op: str, line: str) -> bool:
     return removed is not None and Version.parse(line) >= Version.parse(removed[0])
 
 
-def _judge_removed(op: str) -> Verdict:
+def _removed_verdict(op: str) -> Verdict:
     """Return the verdict on an operator that a release has removed."""
     since, instead = REMOVED[op.partition(".")[0]]
     word = op.partition("::")[2].partition(".")[0]
     write = f"; write {instead}" if instead else ""
+    detail = f"{op} is registered for no device from torch {since} on"
     return Verdict(
         status="unsupported",
         because=f"torch {since} removed {word}, and the call raises on every device{write}",
         confidence="registration",
-        evidence=(
-            Evidence(
-                kind="registration",
-                torch=since,
-                detail=f"{op} is registered for no device from torch {since} on",
-            ),
-        ),
+        evidence=(Evidence(kind="registration", torch=since, detail=detail),),
     )
 
 
@@ -416,12 +400,8 @@ def _ranks(spatial: int, *, conditional: bool) -> tuple[int, ...]:
 
 def _tensor_arguments(statements: Sequence[Statement]) -> list[str]:
     """Return the tensor arguments that the statements mention, ``self`` first."""
-    named: dict[str, None] = {"self": None}
-    for statement in statements:
-        named |= dict.fromkeys(statement.dtypes_of)
-        named |= dict.fromkeys(_tensor_names(statement))
-    named.pop("result", None)
-    return list(named)
+    named = (name for each in statements for name in (*each.dtypes_of, *_tensor_names(each)))
+    return [name for name in dict.fromkeys(("self", *named)) if name != "result"]
 
 
 def _tensor_names(statement: Statement) -> list[str]:
@@ -437,14 +417,12 @@ def _tensor_names(statement: Statement) -> list[str]:
 
 
 def _tensor(number: int, argument: str, dtype: str, rank: int) -> TensorSpec:
-    shape = (_SIZE,) * rank
-    stride = tuple(_SIZE**place for place in reversed(range(rank)))
     return TensorSpec(
         tensor=number,
         storage=number,
         dtype=_OWN_DTYPES.get(argument, dtype),
-        shape=shape,
-        stride=stride,
+        shape=(_SIZE,) * rank,
+        stride=tuple(_SIZE**place for place in reversed(range(rank))),
         argument=argument,
     )
 

@@ -107,7 +107,14 @@ def resolve(text: str, lists: OpLists) -> Query:
         _refuse_other_things(asked, name)
         query = _by_word(name, lists, bases) or _by_mode(asked, name, lists, bases)
     if query is None:
-        raise _no_such(asked, name, lists)
+        near = _find_similar(name, lists)
+        raise UsageError(
+            f"no release in the lists has an operator {asked!r}",
+            context=f"operator {asked}",
+            hint=f"did you mean {', '.join(near)}?"
+            if near
+            else "opcheck matrix -f csv lists all of them",
+        )
     if mode := _MODE.search(text):
         of_mode = _by_mode(asked, f"{name} {mode[1]}", lists, bases)
         query, asked = (of_mode, f"{asked} {mode[1]}") if of_mode else (query, asked)
@@ -208,7 +215,9 @@ def _exact(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     if not _PYTHON.fullmatch(name):
         return None
     if name.startswith("aten."):
-        return _find_namespaced(_from_fx(name), bases)
+        # FX's aten.mm.default is aten::mm to the dispatcher.
+        overload = name.partition(".")[2].removesuffix(".default")
+        return _find_namespaced(f"aten::{overload}", bases)
     if f"aten::{name}" in bases.get(f"aten::{name.partition('.')[0]}", ()):
         # add.out, max.dim: an overload without its namespace.
         return _find_namespaced(f"aten::{name}", bases)
@@ -235,33 +244,30 @@ def _find_namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query 
     if members is None:
         return None
     if overload and asked not in members:
-        raise _no_such_overload(asked, bases)
+        known = ", ".join(op.partition(".")[2] or "(none)" for op in members)
+        raise UsageError(
+            f"{base} has no overload {overload!r} in any release of the lists",
+            context=f"operator {asked}",
+            hint=f"its overloads: {known}",
+        )
     if overload:
         return Query(asked=asked, kind="overload", main=asked, overloads=(asked,))
     return Query(asked=asked, kind="operator", main=usual(members), overloads=members)
 
 
-def _from_fx(name: str) -> str:
-    """Return FX's ``aten.mm.default`` as the dispatcher writes it."""
-    _, _, rest = name.partition(".")
-    return "aten::" + rest.removesuffix(".default")
-
-
 def _python(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     module, _, function = name.rpartition(".")
     base = f"aten::{MODULES[module]}{function}" if module in MODULES else ""
-    base = RENAMED.get(name, base)
     called = api_overloads(name)
-    members = tuple(bases.get(base, ()))
-    if not module and members:
-        # A bare name means the operator first, because the dispatcher uses that name.
-        return Query(asked=name, kind="operator", main=usual(members), overloads=members)
-    if called:
-        main = usual([op for op in called if op in members] or called)
-        return Query(asked=name, kind="python", main=main, overloads=called)
-    if members:
-        return Query(asked=name, kind="python", main=usual(members), overloads=members)
-    return None
+    members = bases.get(RENAMED.get(name, base), ())
+    # A bare name means the operator first, because the dispatcher uses that name.
+    is_operator = bool(members) and not module
+    overloads = members if is_operator else called or members
+    if not overloads:
+        return None
+    main = usual([op for op in overloads if op in members] or overloads)
+    kind = "operator" if is_operator else "python"
+    return Query(asked=name, kind=kind, main=main, overloads=overloads)
 
 
 def _by_word(name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
@@ -335,10 +341,6 @@ def writes_out(op: str) -> bool:
     return overload.endswith("out") or "names" in overload or "imname" in overload
 
 
-def _dtype(name: str) -> str:
-    return DTYPE_ALIASES.get(name, name)
-
-
 @functools.lru_cache(8)
 def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
     """Return every operator that some release has, with its overloads over all releases."""
@@ -348,51 +350,27 @@ def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
     return {base: tuple(sorted(ops)) for base, ops in members.items()}
 
 
-def _no_such_overload(asked: str, bases: Mapping[str, tuple[str, ...]]) -> UsageError:
-    base, _, overload = asked.partition(".")
-    known = ", ".join(op.partition(".")[2] or "(none)" for op in bases[base])
-    return UsageError(
-        f"{base} has no overload {overload!r} in any release of the lists",
-        context=f"operator {asked}",
-        hint=f"its overloads: {known}",
-    )
-
-
 def _refuse_other_things(asked: str, name: str) -> None:
     """Refuse what is often written for an operator: a dtype, a version, a part of torch that calls none.
 
     Raises:
         UsageError: the name is such a thing.
     """
+    dtype = DTYPE_ALIASES.get(name, name)
     for pattern, message, hint in OTHER_THINGS:
         if pattern.fullmatch(name):
             raise UsageError(
-                message.format(asked, name=_dtype(name)),
+                message.format(asked, name=dtype),
                 context=f"operator {asked}",
-                hint=hint.format(asked, name=_dtype(name)),
+                hint=hint.format(asked, name=dtype),
             )
-
-
-def _no_such(asked: str, name: str, lists: OpLists) -> UsageError:
-    """Return the error for a name that nothing has, with the names most like it."""
-    near = _find_similar(name, lists)
-    return UsageError(
-        f"no release in the lists has an operator {asked!r}",
-        context=f"operator {asked}",
-        hint=f"did you mean {', '.join(near)}?"
-        if near
-        else "opcheck matrix -f csv lists all of them",
-    )
 
 
 def _find_similar(name: str, lists: OpLists) -> list[str]:
     """Return the names most like the text."""
     word = key(name.rpartition("::")[2].rpartition(".")[2] or name)
-    spellings = {
-        spelling: known for spelling, known in _spellings(lists).items() if "." not in spelling
-    }
+    spellings = {text: known for text, known in _spellings(lists).items() if "." not in text}
     texts = difflib.get_close_matches(word, spellings, n=5, cutoff=0.6)
-    inside = sorted(
-        (s for s in spellings if len(word) > 3 and word in s), key=lambda s: (len(s), s)
-    )
-    return list(dict.fromkeys(spellings[text] for text in [*texts, *inside]))[:5]
+    inside = [text for text in spellings if len(word) > 3 and word in text]
+    texts += sorted(inside, key=lambda text: (len(text), text))
+    return list(dict.fromkeys(spellings[text] for text in texts))[:5]

@@ -21,6 +21,7 @@ An ignored finding stays in the report and is marked.
 
 import ast
 import bisect
+import contextlib
 import io
 import re
 import tokenize
@@ -89,7 +90,12 @@ def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
     """Return the ignoring comments of a Python source; strings that look like comments do not count."""
     if "opcheck" not in text:
         return ()
-    return tuple(_parse_comments(_comments(text), file, _statements(text)))
+    comments: list[tuple[int, str]] = []
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    # What comes before an error is right, and is in the list by then.
+    with contextlib.suppress(tokenize.TokenError, SyntaxError, ValueError):
+        comments.extend((t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT)
+    return tuple(_parse_comments(comments, file, _statements(text)))
 
 
 def of_lines(lines: Iterable[str], file: str = "") -> tuple[Comment, ...]:
@@ -214,16 +220,10 @@ class Ignores:
             for code in silencers.list_unused(number)
             if code.startswith(prefix)
         )
+        silent = [e for e in self._entries if e not in self.silenced and not self._is_over(e)]
         return (
-            *(
-                f"{file}:{line} ignores {code}, which is not found there"
-                for file, line, code in unused
-            ),
-            *(
-                f"the configuration ignores {entry}, which is not found"
-                for entry in self._entries
-                if entry not in self.silenced and not self._is_over(entry)
-            ),
+            *(f"{file}:{line} ignores {c}, which is not found there" for file, line, c in unused),
+            *(f"the configuration ignores {entry}, which is not found" for entry in silent),
         )
 
     def list_expired(self) -> tuple[str, ...]:
@@ -295,15 +295,6 @@ def _parse_comments(
             first, last = innermost.get(line, (line, line))
             reason = match[2].strip(" \t:-")
             yield Comment(file=file, line=line, codes=codes, reason=reason, first=first, last=last)
-
-
-def _comments(text: str) -> Iterator[tuple[int, str]]:
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string
-    except (tokenize.TokenError, SyntaxError, ValueError):  # what came before it is right
-        return
 
 
 def _statements(text: str) -> Iterator[_Lines]:
