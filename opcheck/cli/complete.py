@@ -155,14 +155,6 @@ def _rules(_context: click.Context, incomplete: str) -> list[str]:
     return [name.lower() if incomplete[:1] == "o" else name for name in every]
 
 
-def _optimizers(*_at: object) -> list[str]:
-    """Complete the classes of torch.optim, which has one module for each."""
-    files = sorted(package_folder("torch").glob("optim/[a-z]*.py"))
-    return [
-        path.stem for path in files if path.stem not in {"optimizer", "lr_scheduler", "swa_utils"}
-    ]
-
-
 def _library(incomplete: str) -> list[str]:
     """Complete ``timm:`` and, after it, the names of the library's models."""
     library = incomplete.partition(":")[0]
@@ -186,8 +178,8 @@ def _attributes(incomplete: str) -> list[str]:
 
 def _files(incomplete: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     """Complete files with these suffixes, and folders with a slash at their end."""
-    before = incomplete[: incomplete.rfind("/") + 1]
-    start = incomplete[len(before) :]
+    folder, slash, start = incomplete.rpartition("/")
+    before = folder + slash
     with os.scandir(Path(before or ".").expanduser()) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
             if entry.name.startswith(".") and not start.startswith("."):
@@ -215,15 +207,6 @@ _models = _model_or_file()
 _swept = _model_or_file(*_LIST_FILES)
 
 
-def _configured_models(context: click.Context, incomplete: str) -> list[str]:
-    """Complete the names of the configured models, and every other model name."""
-    return [*_names("models", "name", "model"), *_models(context, incomplete)]
-
-
-def _environments(*_at: object) -> list[str]:
-    return _names("targets", "environments")
-
-
 def _names(table: str, *keys: str) -> list[str]:
     """Complete the value that the first present key has in each entry of a configuration table."""
     from opcheck.cli import config
@@ -231,16 +214,10 @@ def _names(table: str, *keys: str) -> list[str]:
     entries = config.table(Path.cwd())[0].get(table)
     values: list[object] = []
     for entry in entries if isinstance(entries, list) else ():
-        value: object = entry
-        if isinstance(entry, dict):
-            value = next((entry[key] for key in keys if key in entry), None)
+        named = entry if isinstance(entry, dict) else {keys[0]: entry}
+        value: object = next((named[key] for key in keys if key in named), None)
         values += value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]
-
-
-def _diff_arguments(context: click.Context, incomplete: str) -> list[str]:
-    """Complete the arguments of ``diff``: releases, reports or a model."""
-    return [*_releases(), *_model_or_file(*_REPORT_FILES)(context, incomplete)]
 
 
 def _setting(context: click.Context, incomplete: str) -> list[str]:
@@ -270,14 +247,14 @@ _file, _directory = _constant("file"), _constant("dir")
 _BY_NAME: Mapping[str, _Values] = {
     **dict.fromkeys(("logs", "observation", "paths", "program", "sources"), _file),
     **dict.fromkeys(("prediction", "source"), _model_or_file(*_REPORT_FILES)),
-    "environment": _environments,
+    "environment": lambda *_at: _names("targets", "environments"),
     "model": _models,
     "macos RANGE": _range_of(_systems),
     "models": _swept,
-    "names": _configured_models,
+    "names": lambda *at: [*_names("models", "name", "model"), *_models(*at)],
     "query": _operators,
     "rule_id": _rules,
-    "what": _diff_arguments,
+    "what": lambda *at: [*_releases(), *_model_or_file(*_REPORT_FILES)(*at)],
 }
 #: Completions by the metavar, so that a new flag with a known metavar needs no entry.
 _BY_METAVAR: Mapping[str, _Values] = {
@@ -286,7 +263,11 @@ _BY_METAVAR: Mapping[str, _Values] = {
     "FILE": _file,
     "FOLDER": _directory,
     "NAME=VALUE": _setting,
-    "NAME[:ARG=VALUE,...]": _optimizers,
+    # torch.optim has one module for each of its classes.
+    "NAME[:ARG=VALUE,...]": lambda *_at: sorted(
+        {path.stem for path in package_folder("torch").glob("optim/[a-z]*.py")}
+        - {"optimizer", "lr_scheduler", "swa_utils"}
+    ),
     "RANGE": _range_of(_releases),
     "RELEASE": _releases,
     "TARGET": _target,
@@ -295,9 +276,8 @@ _BY_METAVAR: Mapping[str, _Values] = {
 }
 
 
-def _template(name: str) -> str:
-    """Read a shell script; click inserts the names of the program and of its variable."""
-    return documents.read_text(Path(__file__).parent / "shells" / name)
+#: The scripts of the shells; click inserts the names of the program and of its variable.
+_SHELLS = Path(__file__).parent / "shells"
 
 
 class _WholeWords(shell_completion.ShellComplete):
@@ -326,7 +306,7 @@ class _WholeWords(shell_completion.ShellComplete):
 class _Bash(_WholeWords, shell_completion.BashComplete):
     """Completion for bash, which splits words at ``:`` and ``=`` and replaces the part after the last of them."""
 
-    source_template = _template("bash.sh")
+    source_template = documents.read_text(_SHELLS / "bash.sh")
 
 
 class _Zsh(_WholeWords, shell_completion.ZshComplete):
@@ -346,4 +326,4 @@ class _Zsh(_WholeWords, shell_completion.ZshComplete):
 class _Fish(_WholeWords, shell_completion.FishComplete):
     """Click's completion for fish, with commas inside of values, and files after ``--flag=``."""
 
-    source_template = _template("fish.fish")
+    source_template = documents.read_text(_SHELLS / "fish.fish")

@@ -296,7 +296,7 @@ def report(
     for index, cell in enumerate(cells if baseline else ()):
         assert baseline is not None
         if cell.report is not None:
-            before = baseline.cost_on(cell.model, cell.target)
+            before = baseline.costs.get(cell.model, {}).get(cell.target)
             growth = compare_costs(before, cost_of(cell.report), max_slowdown)
             if max_slowdown is None:
                 notes += [f"{cell.model} on {cell.target}: {each}" for each in growth]
@@ -377,7 +377,8 @@ def _cell(
         place.location.file for group in made.groups for place in group.locations if place.location
     )
     marked = replace(made, findings=ignores.mark_ignored(made.findings, model=name))
-    known = baseline.known_on(name, target) if baseline else ()
+    entries = baseline.models.get(name, ()) if baseline else ()
+    known = tuple(entry for entry in entries if target in entry.targets)
     here = {name for finding in marked.findings for name in finding.fingerprints}
     carried = baseline.carried_to(name, target, marked.findings) if baseline else ()
     names = (*(entry.fingerprint for entry in known), *carried)

@@ -7,6 +7,7 @@ target of the file it is new.  Fingerprints (fingerprint.py) are compared; the r
 
 import itertools
 import json
+import operator
 import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -124,14 +125,6 @@ class Baseline(Record, frozen=True, kw_only=True):
     #: what the runs cost, by model and target
     costs: dict[str, dict[str, Cost]] = {}
 
-    def cost_on(self, model: str, target: str) -> Cost | None:
-        """Return what a model cost on a target of the file; None: it is not in the file."""
-        return self.costs.get(model, {}).get(target)
-
-    def known_on(self, model: str, target: str) -> tuple[Known, ...]:
-        """Return the known findings of a model on a target of the file."""
-        return tuple(known for known in self.models.get(model, ()) if target in known.targets)
-
     def carried_to(self, model: str, target: str, findings: Iterable[Finding]) -> tuple[str, ...]:
         """Return the fingerprints of findings that are known elsewhere and not worse on a target new to the file."""
         # A file of an earlier opcheck lists no targets.
@@ -197,11 +190,12 @@ def update_baseline(
         cost = cost_of(cell.report) if cell.report is not None and _is_whole(cell) else None
         if cost is not None:
             costs.setdefault(cell.model, {})[cell.target] = cost
+    order = operator.attrgetter("rule", "op", "where", "line", "fingerprint")
     seen = {*(before.targets if before else ()), *(c.target for c in cells if _is_whole(c))}
     return Baseline(
         op_lists=op_lists,
         targets=tuple(sorted(seen, key=_numbers)),
-        models={model: tuple(sorted(known[model].values(), key=_order)) for model in sorted(known)},
+        models={model: tuple(sorted(known[model].values(), key=order)) for model in sorted(known)},
         costs={model: dict(sorted(costs[model].items())) for model in sorted(costs)},
     )
 
@@ -244,10 +238,6 @@ def _add(
             severity=next((each for each in SEVERITIES if each in severities), ""),
             targets=tuple(sorted(together, key=_numbers)),
         )
-
-
-def _order(entry: Known) -> tuple[str, ...]:
-    return (entry.rule, entry.op, entry.where, entry.line, entry.fingerprint)
 
 
 def _numbers(target: str) -> tuple[list[int], str]:

@@ -1,7 +1,7 @@
 """The results of a run of the gate: a cell for each model on each target."""
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -305,9 +305,18 @@ def select_settings(
         models = tuple(replace(model, targets=()) for model in models)
     if names:
         by_name = {model.name: model for model in models}
-        models = tuple(
-            by_name.get(name) or _model_of_name(name, by_name) for name in dict.fromkeys(names)
-        )
+        models = ()
+        for name in dict.fromkeys(names):
+            if name not in by_name and not (":" in name or name.endswith((".pt2", ".py"))):
+                near = difflib.get_close_matches(name, by_name, 1)
+                raise UsageError(
+                    f"no model is called {name!r}",
+                    context="opcheck gate",
+                    hint=f"did you mean {near[0]!r}?"
+                    if near
+                    else f"known: {', '.join(by_name) or 'none'}",
+                )
+            models += (by_name.get(name) or GateModel(name=name, model=name),)
     # A model whose targets are all of another environment has no part in this run.
     taking_part = tuple(model for model in models if targets_of(model, plan.targets))
     if not taking_part:
@@ -317,18 +326,6 @@ def select_settings(
             hint="opcheck init writes the table; or name a model here: opcheck gate file.py:attribute",
         )
     return replace(plan, models=taking_part)
-
-
-def _model_of_name(name: str, known: Collection[str]) -> GateModel:
-    """Return the model for a name that is not configured."""
-    if ":" in name or name.endswith((".pt2", ".py")):
-        return GateModel(name=name, model=name)
-    near = difflib.get_close_matches(name, known, 1)
-    raise UsageError(
-        f"no model is called {name!r}",
-        context="opcheck gate",
-        hint=f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}",
-    )
 
 
 def targets_of(model: GateModel, planned: Iterable[Planned]) -> tuple[Planned, ...]:

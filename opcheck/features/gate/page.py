@@ -70,8 +70,19 @@ def document(gate: GateReport) -> Iterator[Block]:
     yield from section("Why", Bullets(tuple(_reasons(gate))))
     for cell, count in _failed_cells(gate):
         yield Heading(f"Unknown: {cell.model}, {plural(count, 'target')}")
-        yield Lines(tuple(_three_lines(cell)))
-    yield from _rest(gate, by_state)
+        failed = cell.failed
+        named = (("in", failed.context), ("help", failed.hint)) if failed else ()
+        lines = [failed.message] if failed else []
+        yield Lines((*lines, *(f"{name}: {text}" for name, text in named if text)))
+    fixed = {(cell.model, known.fingerprint): known for cell in gate.cells for known in cell.fixed}
+    was = (
+        f"{model}: {known.rule} {known.op} at {known.where}: {known.line}"
+        for (model, _), known in fixed.items()
+    )
+    yield from section("Fixed", Bullets(tuple(was)))
+    ignored = (f"{_brief(each)} ({each.finding.ignored})" for each in by_state.get("ignored", ()))
+    yield from section("Ignored", Bullets(tuple(ignored)))
+    yield from section("In the baseline", Bullets(tuple(map(_brief, by_state.get("known", ())))))
     yield from section("Notes", Bullets(gate.notes))
     yield Heading("Not checked")
     yield Bullets(("nothing was observed on a Mac; each report lists the rest (-f json)",))
@@ -116,27 +127,6 @@ def _reasons(gate: GateReport) -> Iterator[str]:
             by_reason.setdefault((cell.model, reason), []).append(cell.target)
     for (model, reason), targets in by_reason.items():
         yield f"{model}: {reason} ({and_more(targets, 1)})"
-
-
-def _three_lines(cell: GateCell) -> Iterator[str]:
-    if cell.failed is not None:
-        yield cell.failed.message
-        for name, text in (("in", cell.failed.context), ("help", cell.failed.hint)):
-            if text:
-                yield f"{name}: {text}"
-
-
-def _rest(gate: GateReport, by_state: dict[str, tuple[Occurrence, ...]]) -> Iterator[Block]:
-    fixed = {(cell.model, known.fingerprint): known for cell in gate.cells for known in cell.fixed}
-    was = (
-        f"{model}: {known.rule} {known.op} at {known.where}: {known.line}"
-        for (model, _), known in fixed.items()
-    )
-    yield from section("Fixed", Bullets(tuple(was)))
-    ignored = by_state.get("ignored", ())
-    reasons = (f"{_brief(occurrence)} ({occurrence.finding.ignored})" for occurrence in ignored)
-    yield from section("Ignored", Bullets(tuple(reasons)))
-    yield from section("In the baseline", Bullets(tuple(map(_brief, by_state.get("known", ())))))
 
 
 def _brief(occurrence: Occurrence) -> str:
@@ -272,12 +262,9 @@ def _case(cell: GateCell) -> JunitCase:
     code = cell.code
     reasons = {"message": "; ".join(cell.reasons)}
     tag = "failure" if code == FINDINGS else "error"
-    results = () if code == PASSED else ((tag, reasons, _join_lines(against)),)
-    return JunitCase(cell.model, cell.target, results, _join_lines(others))
-
-
-def _join_lines(lines: Iterable[str]) -> str:
-    return "\n".join(map(one_line, lines))
+    text, output = ("\n".join(map(one_line, lines)) for lines in (against, others))
+    results = () if code == PASSED else ((tag, reasons, text),)
+    return JunitCase(cell.model, cell.target, results, output)
 
 
 def rows(gate: GateReport) -> Iterator[tuple[str, ...]]:
