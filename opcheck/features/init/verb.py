@@ -158,19 +158,13 @@ def _choose_models(models: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _table(models: tuple[str, ...], prefix: str) -> str:
-    tables = [
-        _template("model.toml").format(
-            prefix=prefix, name=toml_text(_name(model)), model=toml_text(model)
-        )
-        for model in models
-    ]
+    def table(template: str, model: str) -> str:
+        name = toml_text(model.rpartition(":")[2] or model)
+        return _template(template).format(prefix=prefix, name=name, model=toml_text(model))
+
     head = f"[{prefix.rstrip('.')}]\n" if prefix else ""
-    targets = _template("targets.toml").format(prefix=prefix, name=toml_text(_name(models[0])))
-    return head + _template("settings.toml") + "".join(tables) + targets
-
-
-def _name(model: str) -> str:
-    return model.rpartition(":")[2] or model
+    tables = "".join(table("model.toml", model) for model in models)
+    return f"{head}{_template('settings.toml')}{tables}{table('targets.toml', models[0])}"
 
 
 def workflow_text() -> str:

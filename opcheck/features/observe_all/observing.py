@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import yaml
@@ -188,7 +188,10 @@ def _rows(planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Seq
         return msgspec.convert(content, tuple[HostRow, ...])
     if planned.kind == "doctor":
         return []
-    rows = [*_of_verification(planned.name, content)]
+    rows = [
+        msgspec.convert({**pair, "subject": planned.name, "text": pair["prints"]}, HostRow)
+        for pair in content["pairs"]
+    ]
     # An operator that contradicts explains the end.
     return rows if any(row.is_contradiction for row in rows) else [*rows, *ends]
 
@@ -241,11 +244,6 @@ def _ends(name: str, reports: Path) -> Iterator[HostRow]:
         observed=ends,
         text=texts[-1][:500] if texts else "",
     )
-
-
-def _of_verification(name: str, content: Any) -> Iterator[HostRow]:
-    for pair in content["pairs"]:
-        yield msgspec.convert({**pair, "subject": name, "text": pair["prints"]}, HostRow)
 
 
 #: Variables of GitHub's runners.

@@ -25,18 +25,10 @@ def document(summary: ObservedSummary) -> Iterator[Block]:
         host = {"what": "kind", "torch": "torch", "macOS": "macos", "GPU": "gpu"}
         counts = {"agree": "agreed:,", "contradict": "contradicted:,", "unknown": "unknown:,"}
         yield table_of(summary.agreements, {**host, **counts})
+    texts = [*map(_contradiction, summary.contradictions[:_MOST])]
     more = len(summary.contradictions) - _MOST
-    yield from section(
-        "Contradictions",
-        Bullets(
-            (
-                *map(_contradiction, summary.contradictions[:_MOST]),
-                *([f"and {more} more"] if more > 0 else []),
-            )
-        )
-        if summary.contradictions
-        else Lines(("none",)),
-    )
+    texts += [f"and {more} more"] if more > 0 else []
+    yield from section("Contradictions", Bullets(tuple(texts)) if texts else Lines(("none",)))
     yield from section("Failed steps", Bullets(summary.failed))
     yield from section("Hosts", Bullets(summary.hosts))
 

@@ -60,13 +60,9 @@ def command(
         more = ", proposed.yaml" if summary.contradictions else ""
         streams.note(f"{counts}; {folder} has observed.json, observed.md{more}")
         return 1 if summary.contradictions else 0
-    for kind in kinds:
-        if kind not in STEP_KINDS:
-            raise UsageError(
-                f"no step is called {kind!r}",
-                context="--only",
-                hint=f"one of {', '.join(STEP_KINDS)}",
-            )
+    for kind in (each for each in kinds if each not in STEP_KINDS):
+        known = f"one of {', '.join(STEP_KINDS)}"
+        raise UsageError(f"no step is called {kind!r}", context="--only", hint=known)
     from opcheck.device.here import this_mac
     from opcheck.device.observation_store import summarize_run
     from opcheck.features.observe_all.observing import ObservedSteps, gather_host, observe

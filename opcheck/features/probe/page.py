@@ -35,15 +35,12 @@ def document(evidence: EvidenceFile) -> Iterator[Block]:
     where = f"{machine.os} {machine.os_version} {machine.arch}, torch {machine.torch}"
     yield Lines((f"{machine.device} ({machine.device_name}), {where}", f"{counts(evidence)}."))
     yield Heading("Outcomes by dtype")
-    names = [
-        name for name in OUTCOMES if any(result.outcome == name for result in evidence.results)
-    ]
+    outcomes_of = {result.outcome for result in evidence.results}
+    names = [name for name in OUTCOMES if name in outcomes_of]
     rows = dict.fromkeys((result.dtype, result.phase) for result in evidence.results)
     table = Counter((result.dtype, result.phase, result.outcome) for result in evidence.results)
-    yield Table(
-        ("dtype", "phase", *names),
-        tuple((*row, *(str(table[(*row, name)]) for name in names)) for row in rows),
-    )
+    cells = ((*row, *(str(table[(*row, name)]) for name in names)) for row in rows)
+    yield Table(("dtype", "phase", *names), tuple(cells))
     for name in _LISTED:
         outcomes = [result for result in evidence.results if result.outcome == name]
         if outcomes:

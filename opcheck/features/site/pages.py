@@ -32,7 +32,6 @@ from opcheck.features.site.page_records import (
 from opcheck.features.site.sweep import Sweep
 from opcheck.judge import remedies
 from opcheck.lookup import diff as differences
-from opcheck.lookup.answer_records import State
 from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES, cell_state, count_own
 from opcheck.lookup.notes import notes
@@ -61,85 +60,64 @@ def pages(
     op_pages = []
     for operator in operators(lookup, only):
         say(f"operator {operator.name}")
-        op_pages.append(_with_models(operator, sweep) if sweep else operator)
+        names = [overload.name for overload in operator.overloads]
+        models = (
+            {"not_native": sweep.not_native(names), "used_by": sweep.users(names)} if sweep else {}
+        )
+        op_pages.append(replace(operator, **models))
     say("releases")
     lines = tuple(releases(lookup, sweep))
-    system = str(macos_of(None, lookup.lists.releases[-1]))
+    newest, lists = lines[-1], lookup.lists
+    system = str(macos_of(None, lists.releases[-1]))
     rules = tuple(_rules())
-    models = tuple(sweep.models()) if sweep else ()
-    statements = [_statements(sort, lookup.lists, op_pages) for sort in get_args(StatementSort)]
-    return (
-        _home(lookup, op_pages, lines, len(models)),
-        page_records.Operators(
-            torch=lines[-1].torch,
-            macos=system,
-            operators=tuple(
-                page_records.Listed(
-                    name=operator.name,
-                    state=operator.state,
-                    torch=operator.torch,
-                    since=operator.since,
-                    overloads=len(operator.overloads),
-                    notes=len(operator.limitations) + len(operator.advisories),
-                    differs=tuple(operator.tables[operator.overloads[0].table][-1].dtypes),
-                )
-                for operator in op_pages
-            ),
-        ),
-        *op_pages,
-        _releases(lines, system),
-        *lines,
-        *statements,
-        page_records.Rules(rules=rules),
-        *rules,
-        *((sweep.listed(models),) if sweep else ()),
-        *models,
-    )
-
-
-def _with_models(operator: OperatorPage, sweep: Sweep) -> OperatorPage:
-    names = [overload.name for overload in operator.overloads]
-    return replace(operator, not_native=sweep.not_native(names), used_by=sweep.users(names))
-
-
-def _home(
-    lookup: OperatorLookup,
-    op_pages: Collection[OperatorPage],
-    lines: tuple[ReleasePage, ...],
-    models: int,
-) -> page_records.Home:
-    newest = lines[-1]
-    states = Counter(operator.state for operator in op_pages if operator.torch == newest.torch)
-    return page_records.Home(
+    model_pages = tuple(sweep.models()) if sweep else ()
+    states = Counter(page.state for page in op_pages if page.torch == newest.torch)
+    home = page_records.Home(
         tool=TOOL,
-        op_lists=lookup.lists.digest,
+        op_lists=lists.digest,
         torch=newest.torch,
         macos=newest.macos,
         operators=len(op_pages),
-        models=models,
+        models=len(model_pages),
         counts={line.torch: line.counts for line in lines},
         states={state: states[state] for state in STATES},
         stops=next((line.stops for line in reversed(lines) if line.models), ()),
-        advisories=sum(
-            statement.sort == "advisory" for statement in lookup.lists.statements.by_id.values()
-        ),
+        advisories=sum(each.sort == "advisory" for each in lists.statements.by_id.values()),
+    )
+    listed = page_records.Operators(
+        torch=newest.torch, macos=system, operators=tuple(map(_listed, op_pages))
+    )
+    of_all = page_records.Releases(macos=system, releases=tuple(map(_listed_release, lines)))
+    return (
+        *(home, listed, *op_pages, of_all, *lines),
+        *(_statements(sort, lists, op_pages) for sort in get_args(StatementSort)),
+        *(page_records.Rules(rules=rules), *rules),
+        *((sweep.listed(model_pages),) if sweep else ()),
+        *model_pages,
     )
 
 
-def _releases(lines: tuple[ReleasePage, ...], system: str) -> page_records.Releases:
-    listed = []
-    for line in lines:
-        changes = Counter(differ.change for differ in line.differs)
-        listed.append(
-            page_records.ListedRelease(
-                torch=line.torch,
-                release=line.release,
-                minimum_macos=line.minimum_macos,
-                counts=line.counts,
-                changes={name: changes[name] for name in CHANGES} if line.before else {},
-            )
-        )
-    return page_records.Releases(macos=system, releases=tuple(listed))
+def _listed(operator: OperatorPage) -> page_records.Listed:
+    return page_records.Listed(
+        name=operator.name,
+        state=operator.state,
+        torch=operator.torch,
+        since=operator.since,
+        overloads=len(operator.overloads),
+        notes=len(operator.limitations) + len(operator.advisories),
+        differs=tuple(operator.tables[operator.overloads[0].table][-1].dtypes),
+    )
+
+
+def _listed_release(line: ReleasePage) -> page_records.ListedRelease:
+    changes = Counter(differ.change for differ in line.differs)
+    return page_records.ListedRelease(
+        torch=line.torch,
+        release=line.release,
+        minimum_macos=line.minimum_macos,
+        counts=line.counts,
+        changes={name: changes[name] for name in CHANGES} if line.before else {},
+    )
 
 
 def _rules() -> Iterator[page_records.Rule]:
@@ -240,7 +218,33 @@ def _release(
     sweep: Sweep | None,
 ) -> ReleasePage:
     line, system = release.line, str(macos_of(None, release))
-    statements = lookup.lists.statements.by_id.values()
+    statements = sorted(lookup.lists.statements.by_id.values(), key=lambda each: each.rank)
+    known, extensions = load_environment(), lookup.lists.extensions
+    old = {variable.name for variable in known.known(before.line)} if before else set()
+    environment = [
+        replace(
+            msgspec.convert(variable, Variable, from_attributes=True),
+            change="new" if before and variable.name not in old else "",
+        )
+        for variable in known.known(line)
+    ]
+    changes = differences.diff(before.line, line, lookup=lookup).changes if before else ()
+    differs = [
+        Differs(
+            name=change.name,
+            change=change.change,
+            before=cell_state(change.before) if change.before else None,
+            after=cell_state(change.after) if change.after else None,
+            because=change.because,
+            dtypes={n: (cell_state(a), cell_state(b)) for n, (a, b) in change.dtypes.items()},
+        )
+        for change in changes
+    ]
+    libraries = {name: extensions.release(name, line) for name in extensions.releases}
+
+    def references(chosen: Iterable[Statement]) -> tuple[StatementRef, ...]:
+        return tuple(msgspec.convert(each, StatementRef, from_attributes=True) for each in chosen)
+
     return ReleasePage(
         torch=line,
         release=release.torch,
@@ -254,58 +258,16 @@ def _release(
         before=before.line if before else None,
         after=after,
         counts=count_own(line, system, lookup),
-        environment=tuple(_environment(line, before)),
+        environment=tuple(environment),
         lost=tuple(
             msgspec.convert(entry, Lost, from_attributes=True)
             for entry in lost
             if entry.torch == line
         ),
-        differs=tuple(_differs(before.line, line, lookup)) if before else (),
-        begins=_references(s for s in statements if before and str(s.torch.since) == line),
-        ends=_references(s for s in statements if str(s.torch.until) == line),
-        libraries=tuple(_libraries(line, lookup)),
+        differs=tuple(differs),
+        begins=references(s for s in statements if before and str(s.torch.since) == line),
+        ends=references(s for s in statements if str(s.torch.until) == line),
+        libraries=tuple(f"{n} {paired.version}" for n, paired in libraries.items() if paired),
         models=sweep.headlines(line) if sweep else {},
         stops=sweep.stops(line) if sweep else (),
     )
-
-
-def _environment(line: str, before: Listed | None) -> Iterator[Variable]:
-    known = load_environment()
-    old = {variable.name for variable in known.known(before.line)} if before else set()
-    for variable in known.known(line):
-        change = "new" if before and variable.name not in old else ""
-        yield replace(msgspec.convert(variable, Variable, from_attributes=True), change=change)
-
-
-def _differs(before: str, line: str, lookup: OperatorLookup) -> Iterator[Differs]:
-    for change in differences.diff(before, line, lookup=lookup).changes:
-        yield Differs(
-            name=change.name,
-            change=change.change,
-            before=_word(change.before),
-            after=_word(change.after),
-            because=change.because,
-            dtypes={
-                name: (cell_state(was), cell_state(now))
-                for name, (was, now) in change.dtypes.items()
-            },
-        )
-
-
-def _word(state: State | None) -> str | None:
-    return cell_state(state) if state else None
-
-
-def _references(statements: Iterable[Statement]) -> tuple[StatementRef, ...]:
-    ordered = sorted(statements, key=lambda statement: statement.rank)
-    return tuple(
-        msgspec.convert(statement, StatementRef, from_attributes=True) for statement in ordered
-    )
-
-
-def _libraries(line: str, lookup: OperatorLookup) -> Iterator[str]:
-    extensions = lookup.lists.extensions
-    for library in extensions.releases:
-        release = extensions.release(library, line)
-        if release is not None:
-            yield f"{library} {release.version}"

@@ -1,7 +1,6 @@
 """Writes pages as files: HTML by Jinja2, the record of each page as JSON, and the index of the search box."""
 
 import contextlib
-import functools
 import json
 import os
 import re
@@ -29,7 +28,6 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import page_records
 from opcheck.features.site.page_records import (
     PAGES,
-    Listed,
     Macos,
     ModelPage,
     OperatorPage,
@@ -259,7 +257,14 @@ def write(output: Path, files: Mapping[str, str]) -> None:
         _remove_afterwards(beside),
     ):
         _fill(beside, files)
-        _exchange(beside, place, earlier)
+        if place.exists():
+            place.rename(earlier)
+        try:
+            beside.rename(place)
+        except BaseException:
+            if earlier.exists():
+                earlier.rename(place)
+            raise
     shutil.rmtree(earlier, ignore_errors=True)
 
 
@@ -270,17 +275,6 @@ def _fill(folder: Path, files: Mapping[str, str]) -> None:
         path = inside(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
-
-
-def _exchange(new: Path, place: Path, earlier: Path) -> None:
-    if place.exists():
-        place.rename(earlier)
-    try:
-        new.rename(place)
-    except BaseException:
-        if earlier.exists():
-            earlier.rename(place)
-        raise
 
 
 @contextlib.contextmanager
@@ -352,16 +346,6 @@ def _address(text: str) -> Markup:
         return Markup("<code>{}</code>").format(text)
     issue = _ISSUE.fullmatch(text)
     return Markup('<a href="{}">{}</a>').format(text, f"{issue[1]}#{issue[2]}" if issue else text)
-
-
-@functools.cache
-def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False})
-
-
-def _namespaces(listed: Iterable[Listed]) -> list[tuple[str, list[Listed]]]:
-    groups = groupby(listed, key=lambda operator: operator.name.partition("::")[0])
-    return [(namespace, list(group)) for namespace, group in groups]
 
 
 #: What a model's headline counts as, for its sign and colour; all others are unknown.
@@ -456,14 +440,16 @@ _WORDS: tuple[Callable[..., Any], ...] = (
     *(dtype_changes, dtypes, grid, headline_state, kinds),
     *(lines, macos, sentence, strip, targets),
 )
+_MARKDOWN = MarkdownIt("commonmark", {"html": False})
 _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "address": _address,
-    "groupby_namespace": _namespaces,
+    "groupby_namespace": lambda listed: [
+        (namespace, list(group))
+        for namespace, group in groupby(listed, key=lambda each: each.name.partition("::")[0])
+    ],
     "label": wording.LABELS.__getitem__,
     # It escapes. Code that scrolls sideways can be reached by keyboard.
-    "markdown": lambda text: Markup(
-        _markdown().render(text).replace("<pre>", '<pre tabindex="0">')
-    ),
+    "markdown": lambda text: Markup(_MARKDOWN.render(text).replace("<pre>", '<pre tabindex="0">')),
     "prefixed": lambda names, prefix: [f"{prefix}{name}" for name in names],
     "since": wording.write_since,
     **{word.__name__: word for word in _WORDS},

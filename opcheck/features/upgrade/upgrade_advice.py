@@ -129,6 +129,8 @@ def advise(
     here = seen[current]
     report = reports[current]
     cells = [_cell(target, there, here, current) for target, there in seen.items()]
+    newer = (target for target in seen if _newer(target, current))
+    newest = max(newer, key=_versions, default=None)
     return Advice(
         tool=TOOL,
         model=report.model,
@@ -138,7 +140,7 @@ def advise(
         flags=report.capture.flags,
         findings=tuple(_removal(index, here, seen, current) for index in here.counted),
         upgrade=_best(here, seen, current),
-        newest=_newest(here, seen, current),
+        newest=_upgrade(newest, here, seen[newest], current) if newest else None,
         apple=tuple(each for each in report.routes if each.route in _APPLE),
         grid=tuple(sorted((*cells, *impossible), key=_by_versions)),
         op_lists={"digest": lists.digest, "newest": lists.releases[-1].torch},
@@ -243,15 +245,6 @@ def _best(
     if best is None or _badness(seen[best]) >= _badness(here):
         return None
     return _upgrade(best, here, seen[best], current)
-
-
-def _newest(
-    here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target
-) -> Upgrade | None:
-    newest = max(
-        (target for target in seen if _newer(target, current)), key=_versions, default=None
-    )
-    return _upgrade(newest, here, seen[newest], current) if newest else None
 
 
 def _upgrade(
