@@ -9,10 +9,9 @@ from pathlib import Path
 from opcheck.common.files import write_text
 from opcheck.data.registrations import load
 from opcheck.features.matrix.page import write
-from opcheck.lookup.coverage import coverage
-from opcheck.lookup.matrix import matrix
+from opcheck.lookup.matrix import coverage, matrix
 from opcheck.lookup.plain_call import OperatorLookup
-from opcheck.render.coverage_plot import plot
+from opcheck.render.html import plot
 
 REPORTS = Path(__file__).parents[1] / "reports"
 

@@ -152,7 +152,7 @@ def test_a_hint_names_verbs_and_flags_that_there_are() -> None:
 
 def test_the_baseline_has_the_same_name_everywhere() -> None:
     named = set()
-    for name in (*TEXTS, "opcheck/features/gate/verb.py", "opcheck/features/gate/gate_baseline.py"):
+    for name in (*TEXTS, "opcheck/features/gate/verb.py", "opcheck/features/gate/assemble.py"):
         text = (ROOT / name).read_text(encoding="utf-8")
         named |= set(re.findall(r"[\w-]*baseline\.(?:ya?ml|json)", text))
     assert named == {"opcheck-baseline.yaml"}

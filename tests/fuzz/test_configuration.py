@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from opcheck.features.gate.assemble import SCHEMA as GATE_SCHEMA
 from opcheck.features.gate.assemble import Job, JobResult
-from opcheck.features.gate.gate_baseline import SCHEMA as GATE_SCHEMA
 from opcheck.model.fingerprint import VERSION
 from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
 from tests.features.gate.conftest import CALLS, made

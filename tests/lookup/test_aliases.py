@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opcheck.data.registrations import OpLists
-from opcheck.lookup.aliases import aliases
+from opcheck.lookup.answer_words import aliases
 
 
 def test_a_composite_and_a_usual_word_stand_for_the_operator_that_they_call(lists: OpLists) -> None:

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from opcheck.data.registrations import OpLists
-from opcheck.lookup.coverage import coverage
-from opcheck.lookup.matrix import CELLS, STATES, cell_state, matrix
+from opcheck.lookup.matrix import CELLS, STATES, cell_state, coverage, matrix
 from opcheck.lookup.plain_call import OperatorLookup, target
 from tests.made import VALUES, make_lists
 

@@ -9,21 +9,74 @@ from typing import Annotated
 import click
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.cli import config, streams
 from opcheck.cli.options import ProgressOptions, ReportOptions, flag, verb
-from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.text import plural
-from opcheck.data.macs import ALL_MACS, MacOptions
-from opcheck.data.registrations import load
+from opcheck.data.macs import ALL_MACS, MacOptions, load_macs
+from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import TargetOptions
-from opcheck.features.audit.memory_questions import MemoryQuestions
+from opcheck.judge.memory.limits import parse_range
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
 from opcheck.judge.timing.estimates import TIME, chips_of, with_time
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
-from opcheck.model.records import Report
+from opcheck.model.records import Record, Report
 from opcheck.worker.dependency_tracking import Dependencies
+
+
+class MemoryQuestions(Record, frozen=True, kw_only=True):
+    """Questions about memory that go beyond the estimate."""
+
+    vary: Annotated[
+        tuple[str, ...],
+        flag("The largest batch=1..64 that runs. Repeatable.", metavar="NAME=RANGE"),
+    ] = ()
+    plan: Annotated[bool, flag("The smallest change that fits the Mac.")] = False
+
+    def check(self, mac: MacOptions) -> None:
+        """Refuse questions that do not go together, and ranges that cannot be read.
+
+        Raises:
+            UsageError: a flag is wrong.
+        """
+        for text in self.vary:
+            parse_range(text)
+        if self.plan and (self.vary or not mac.decisive_memory()):
+            raise UsageError(
+                "a plan is for one Mac and the model as it is",
+                context="--plan --vary" if self.vary else "--plan",
+                hint='name the Mac, and audit the ranges of --vary alone: --plan --mac "M4 Pro 24 GB"',
+            )
+
+    def report(
+        self, request: CaptureRequest, lists: OpLists, mac: MacOptions, progress: ProgressOptions
+    ) -> Report | None:
+        """Return the report with the answers; None without a question.
+
+        Raises:
+            OpcheckError: as an audit does.
+        """
+        from opcheck import orchestrator
+
+        memory, verbose = mac.decisive_memory(), progress.verbose
+        with progress.shown() as say:
+            if self.plan:
+                return orchestrator.audit_plan(
+                    request, lists, mac=memory, progress=say, show_output=verbose
+                )
+            if not self.vary:
+                return None
+            return orchestrator.audit_limits(
+                request,
+                lists,
+                tuple(map(parse_range, self.vary)),
+                mac=memory,
+                macs=[each.memory for each in load_macs()] if mac.mac == ALL_MACS else (),
+                progress=say,
+                show_output=verbose,
+            )
 
 
 @verb("audit", table="", takes=RUNNER)

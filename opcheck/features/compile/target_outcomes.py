@@ -277,10 +277,10 @@ def _known_failures(graph: SideGraph, known: _Defects) -> Iterator[CompileFailur
     """Yield the known defects that decide, and that the kernels and eager calls of a graph meet."""
     for defect in known.present:
         if defect.effect in DECIDING:
-            yield from itertools.islice(_met(defect, (graph,)), 1)
+            yield from itertools.islice(_list_affected(defect, (graph,)), 1)
 
 
-def _met(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[CompileFailure]:
+def _list_affected(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[CompileFailure]:
     """Yield a failure for each kernel and each eager call that meets a defect."""
 
     def failure(op: str, source: FusedNode | Extern | None) -> CompileFailure:
@@ -348,7 +348,7 @@ def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in known.present:
         by_variant = [
-            (attempt, tuple(_met(defect, (*attempt.side, *attempt.side_again))))
+            (attempt, tuple(_list_affected(defect, (*attempt.side, *attempt.side_again))))
             for attempt in compiled
         ]
         affected = [place for _, places in by_variant for place in places]

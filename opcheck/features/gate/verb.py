@@ -27,9 +27,8 @@ from opcheck.common.errors import UsageError
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
-from opcheck.features.gate import gate_baseline as baseline_file
-from opcheck.features.gate.assemble import Job, JobResult, read_cached
-from opcheck.features.gate.gate_baseline import MAX_SLOWDOWN, Baseline
+from opcheck.features.gate import assemble
+from opcheck.features.gate.assemble import MAX_SLOWDOWN, Baseline, Job, JobResult, read_cached
 from opcheck.features.gate.gate_records import (
     GateModel,
     GateReport,
@@ -121,9 +120,7 @@ def command(
     plan = _plan(names, options, lists)
     file = Path(options.baseline)
     is_new = not options.baseline or (options.update_baseline and not file.exists())
-    known = None if is_new else baseline_file.read(file)
-
-    from opcheck.features.gate import assemble
+    known = None if is_new else assemble.read(file)
 
     whole = not (names or options.environment or _own_targets())
     every = [job for model in plan.models for job in _jobs(model, plan, capture, options, progress)]
@@ -147,8 +144,8 @@ def command(
 
     report = assemble_report(known)
     if options.update_baseline and not interrupted:
-        known = baseline_file.update_baseline(known, report.cells, lists.digest, whole=whole)
-        baseline_file.write(file, known)
+        known = assemble.update_baseline(known, report.cells, lists.digest, whole=whole)
+        assemble.write(file, known)
         count = sum(map(len, known.models.values()))
         streams.note(f"{plural(count, 'finding')} known now, in {options.baseline}")
         report = assemble_report(known)

@@ -1,14 +1,17 @@
 """The answer to ``opcheck kernels`` as text."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from opcheck.common.names import DTYPES
 from opcheck.common.text import plural
 from opcheck.kernels import kernel_names
 from opcheck.kernels.air import KernelParameter
 from opcheck.kernels.kernel_catalogue import CataloguedKernel, Changes
+from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, Verdict, extent
 from opcheck.kernels.library import Library
+from opcheck.render.document import Document, Heading, Lines, Table, section
 
 _MOST = 40
 _ORDER = {name: place for place, name in enumerate(DTYPES)}
@@ -83,3 +86,99 @@ def list_changes(old: Library, new: Library, changes: Changes) -> str:
         shown = kernels if len(kernels) <= _MOST else names
         lines += ["", title, *(f"  {text}" for text in shown)] if kernels else []
     return "\n".join(lines)
+
+
+#: The verdicts that depend on choices that Metal leaves open.
+DEPENDING: tuple[Verdict, ...] = ("depends on fusing", "depends on flushing")
+WRONG_COLUMNS = (
+    *("operation", "dtype", "kernels", "smallest input", "result", "expected", "off by"),
+    *("wrong inputs", "of usual inputs", "worst", "since"),
+)
+_NOTE = (
+    "The kernels ran on this CPU: mathematical functions are this machine's, evaluated in double. "
+    "A wrong result here comes from the kernel's code; a right result may still differ on a GPU."
+)
+
+
+def document(run: KernelRun) -> Document:
+    """Yield the counts by family, the wrong ones by operation with the smallest input, and why not run."""
+    counts = Counter(outcome.verdict for outcome in run.outcomes)
+    shown = [verdict for verdict in VERDICTS if counts[verdict]]
+    verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in shown)
+    ended = f"{run.ended} ended the run: {run.lacking:,} kernels were not run"
+    kernels = f"{plural(len(run.outcomes), 'kernel')}: {verdicts}; {run.seconds:,.0f} seconds"
+    yield Heading(f"Metal kernels of torch {run.torch} ({run.section}), run on a CPU", 1)
+    yield Lines((kernels, *([ended] if run.ended else []), _NOTE))
+    families: dict[str, list[KernelOutcome]] = defaultdict(list)
+    for outcome in run.outcomes:
+        families[outcome.family].append(outcome)
+    yield Heading("By family")
+    rows = (_family(name, families[name], shown) for name in sorted(families))
+    yield Table(("family", "run", *shown, "seconds"), tuple(rows), (0,))
+    depending = [(verdict, f"Results whose verdict {verdict}") for verdict in DEPENDING]
+    for name, title in (("wrong", "Wrong results"), *depending):
+        wrong = [outcome for outcome in run.outcomes if outcome.verdict == name]
+        yield from section(title, Table(WRONG_COLUMNS, tuple(_wrong(wrong)), (0, 1)))
+    reasons = Counter((o.family, o.reason) for o in run.outcomes if o.verdict == "not run")
+    why = tuple((f, str(count), reason) for (f, reason), count in sorted(reasons.items()))
+    yield from section("Not run", Table(("family", "kernels", "why"), why, (0,)))
+
+
+def _family(name: str, group: Sequence[KernelOutcome], shown: Sequence[Verdict]) -> tuple[str, ...]:
+    counts = Counter(outcome.verdict for outcome in group)
+    run = len(group) - counts["not run"]
+    seconds = sum(outcome.seconds for outcome in group)
+    return (name, str(run), *(str(counts[verdict]) for verdict in shown), f"{seconds:.1f}")
+
+
+def _wrong(outcomes: Sequence[KernelOutcome]) -> Iterable[tuple[str, ...]]:
+    """Make a row for each operation and operand dtype: the first kernel's smallest input."""
+    by_source: dict[tuple[str, str], list[KernelOutcome]] = defaultdict(list)
+    for outcome in outcomes:
+        source = outcome.dtypes[1] if len(outcome.dtypes) > 1 else " ".join(outcome.dtypes)
+        by_source[outcome.operation, source].append(outcome)
+    for (operation, source), group in sorted(by_source.items()):
+        samples = [outcome.smallest for outcome in group if outcome.smallest]
+        sample = next((sample for sample in samples if sample.gross), samples[0])
+        yield (
+            *(operation, source, str(len(group)), ", ".join(sample.inputs)),
+            *(sample.result, sample.expected, "all of it" if sample.gross else "digits"),
+            *extent(group),
+            next((outcome.since for outcome in group if outcome.since), ""),
+        )
+
+
+#: The columns of a table of outcomes.
+COLUMNS = (
+    *(
+        "torch",
+        "section",
+        "kernel",
+        "family",
+        "operation",
+        "dtypes",
+        "verdict",
+        "compared",
+        "wrong",
+    ),
+    *("ulps", "inputs", "result", "expected", "gross", "reason", "seconds"),
+)
+
+
+def rows(run: KernelRun) -> dict[str, list[Any]]:
+    """Make the columns of a Parquet file, one row a kernel."""
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for outcome in run.outcomes:
+        sample = outcome.smallest
+        values = {
+            "torch": run.torch,
+            "section": run.section,
+            "dtypes": list(outcome.dtypes),
+            "inputs": list(sample.inputs) if sample else [],
+            "result": sample.result if sample else "",
+            "expected": sample.expected if sample else "",
+            "gross": bool(sample and sample.gross),
+        }
+        for name in COLUMNS:
+            columns[name].append(values[name] if name in values else getattr(outcome, name))
+    return columns

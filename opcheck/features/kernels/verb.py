@@ -102,7 +102,7 @@ def run_kernels(
     """Run them, and write what came of it."""
     import os
 
-    from opcheck.features.kernels import runs_page
+    from opcheck.features.kernels import page
     from opcheck.kernels import families
 
     tested = _run(
@@ -117,9 +117,9 @@ def run_kernels(
         timeout=timeout,
     )
     if output.path.endswith(".parquet"):
-        _write_table(runs_page.rows(tested), output.path)
+        _write_table(page.rows(tested), output.path)
         output = replace(output, path="")
-    output.deliver(tested, runs_page.document)
+    output.deliver(tested, page.document)
     if tested.ended:
         return _end(tested)
     return 1 if any(outcome.verdict == "wrong" for outcome in tested.outcomes) else 0

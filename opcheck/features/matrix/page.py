@@ -12,11 +12,20 @@ from opcheck.common.tool import VERSION
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_of
-from opcheck.lookup.coverage import Coverage, StateRun, coverage
-from opcheck.lookup.matrix import CELLS, STATES, WRONG, Matrix, Row, matrix, short
+from opcheck.lookup.matrix import (
+    CELLS,
+    STATES,
+    WRONG,
+    Coverage,
+    Matrix,
+    Row,
+    StateRun,
+    coverage,
+    matrix,
+    short,
+)
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import findings, html
-from opcheck.render.coverage_plot import plot
 from opcheck.render.document import (
     Block,
     Bullets,
@@ -28,6 +37,7 @@ from opcheck.render.document import (
     section,
     table_of,
 )
+from opcheck.render.html import plot
 from opcheck.render.markdown import as_markdown
 from opcheck.render.text import as_text
 from opcheck.render.wording import LABELS, NOT_CHECKED, group_words

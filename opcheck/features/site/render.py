@@ -34,11 +34,10 @@ from opcheck.features.site.page_records import (
     Outcome,
     SitePage,
 )
-from opcheck.lookup.aliases import aliases
-from opcheck.lookup.answer_words import WORDS
+from opcheck.lookup.answer_words import WORDS, aliases
 from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES
 from opcheck.render import html, wording
-from opcheck.render.coverage_plot import plot
+from opcheck.render.html import plot
 
 #: The menu: the page, its name, and the pages below it.
 _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (

@@ -231,11 +231,11 @@ def _result(task: SweepTask, mode: Mode) -> SweepResult:
     if isinstance(reply, MeasuredResult):
         return reply.result
     assert isinstance(reply, EndedProcess)
-    ended = _died(task, mode, reply.problem, f"the process that ran the model {reply.how}")
+    ended = _end_early(task, mode, reply.problem, f"the process that ran the model {reply.how}")
     return replace(ended, config=task.model.config)
 
 
-def _died(task: SweepTask, mode: Mode, problem: str, message: str) -> SweepResult:
+def _end_early(task: SweepTask, mode: Mode, problem: str, message: str) -> SweepResult:
     """Return the result of a mode whose process gave none."""
     targets = tuple(map(target_name, task.targets))
     failed = MissingVerdict(targets=targets, stage="worker", problem=problem, message=message)
@@ -502,6 +502,8 @@ def _alone(
     except LostError as lost:
         if lost.scheduler:
             return []
-        results = [_died(task, mode, "died", "the worker died of it, twice") for mode in task.keys]
+        results = [
+            _end_early(task, mode, "died", "the worker died of it, twice") for mode in task.keys
+        ]
     _keep(results, waiting, folder)
     return results

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from opcheck.features.gate.gate_baseline import Cost, compare_costs
+from opcheck.features.gate.assemble import Cost, compare_costs
 from tests.features.gate.conftest import Project
 from tests.made import call
 

@@ -13,11 +13,9 @@ import pytest
 
 from opcheck.data.registrations import OpLists
 from opcheck.features.matrix import page
-from opcheck.lookup.coverage import Coverage, coverage
-from opcheck.lookup.matrix import STATES
+from opcheck.lookup.matrix import STATES, Coverage, coverage
 from opcheck.lookup.plain_call import OperatorLookup
-from opcheck.render.coverage_plot import plot
-from opcheck.render.html import embed_json
+from opcheck.render.html import embed_json, plot
 from tests.browser import dom
 from tests.made import make_lists
 

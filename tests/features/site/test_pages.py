@@ -11,9 +11,8 @@ import pytest
 
 from opcheck.data.registrations import OpLists
 from opcheck.features.site import page_records, render
-from opcheck.features.site.operators import operators
 from opcheck.features.site.page_records import ModelPage, OperatorPage, ReleasePage, SitePage
-from opcheck.features.site.pages import pages
+from opcheck.features.site.pages import operators, pages
 from opcheck.features.site.sweep import Sweep
 from opcheck.lookup.plain_call import OperatorLookup
 from tests.features.site import checks, made
