@@ -308,7 +308,7 @@ def same(left: Cell, right: Cell) -> bool:
 
 
 def lines_until(last: str, lookup: OperatorLookup) -> tuple[str, ...]:
-    """Return the release lines up to this one, the oldest first."""
+    """Return the release lines up to ``last``, the oldest first."""
     return tuple(str(line) for line in lookup.lists.versions if line <= Version.parse(last))
 
 

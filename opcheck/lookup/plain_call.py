@@ -345,7 +345,7 @@ def _call(op: str, names: Sequence[str], dtype: str, rank: int) -> OpCall:
 
 
 def is_removed(op: str, line: str) -> bool:
-    """Return whether an earlier release than this one has removed the operator."""
+    """Return whether this release or an earlier release has removed the operator."""
     removed = REMOVED.get(op.partition(".")[0])
     return removed is not None and Version.parse(line) >= Version.parse(removed[0])
 

@@ -59,8 +59,8 @@ COMPLEX = re.compile(r"\(?[-+.\w]*\dj\)?")
 Count = Annotated[int, Meta(ge=0)]
 
 
-def about(text: str, **limits: Any) -> Meta:
-    """Return what the schema of a saved document says of a field, and the limits of its values."""
+def note(text: str, **limits: Any) -> Meta:
+    """Return the schema's description of a field, and the limits of its values."""
     return Meta(description=text, **limits)
 
 
@@ -283,8 +283,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     """Why a statement is believed."""
 
     kind: EvidenceKind
-    torch: Annotated[str, about("the release line that it was read from")] = ""
-    where: Annotated[str, about("a file in the wheel, an address, a machine")] = ""
+    torch: Annotated[str, note("the release line that it was read from")] = ""
+    where: Annotated[str, note("a file in the wheel, an address, a machine")] = ""
     detail: str = ""
 
 
@@ -294,29 +294,29 @@ class Verdict(Record, frozen=True, kw_only=True):
     status: Status
     kind: FallbackKind | None = None
     because: str
-    named: Annotated[str, about("overload that the Mac's message names, where it is another")] = ""
-    prints: Annotated[str, about("what a Mac prints when it raises or warns")] = ""
+    named: Annotated[str, note("overload that the Mac's message names, where it is another")] = ""
+    prints: Annotated[str, note("what a Mac prints when it raises or warns")] = ""
     confidence: Confidence = "registration"
     evidence: tuple[Evidence, ...] = ()
-    limitations: Annotated[tuple[str, ...], about("ids; statements has them")] = ()
-    advisories: Annotated[tuple[str, ...], about("ids; statements has them")] = ()
+    limitations: Annotated[tuple[str, ...], note("ids; statements has them")] = ()
+    advisories: Annotated[tuple[str, ...], note("ids; statements has them")] = ()
 
 
 class GroupLocation(Record, frozen=True, kw_only=True):
     """A line that makes calls."""
 
     line: Annotated[
-        str, about("file:line, relative to the working directory or to site-packages; or empty")
+        str, note("file:line, relative to the working directory or to site-packages; or empty")
     ] = ""
     function: str = ""
-    text: Annotated[str, about("the line")] = ""
+    text: Annotated[str, note("the line")] = ""
     statement: Annotated[
-        str, about("the statement that the line is a part of; empty: the line is all of it")
+        str, note("the statement that the line is a part of; empty: the line is all of it")
     ] = ""
-    module: Annotated[str, about("qualified name; a number that varies is *")] = ""
+    module: Annotated[str, note("qualified name; a number that varies is *")] = ""
     #: a call of backward has the location of the forward call that it belongs to.
     phase: Phase = "forward"
-    count: Annotated[Count, about("calls from there")] = 1
+    count: Annotated[Count, note("calls from there")] = 1
 
     @classmethod
     def at(
@@ -367,10 +367,10 @@ def _longer_statement(location: SourceLocation) -> str:
 class ExampleTensor(Record, frozen=True, kw_only=True):
     """A tensor that a call reads or writes."""
 
-    argument: Annotated[str, about("by the operator's schema; the tensors of a list share one")]
+    argument: Annotated[str, note("by the operator's schema; the tensors of a list share one")]
     dtype: str
     shape: tuple[Count, ...]
-    stride: Annotated[tuple[int, ...] | None, about("null: contiguous")]
+    stride: Annotated[tuple[int, ...] | None, note("null: contiguous")]
     layout: str
     device: str
 
@@ -380,7 +380,7 @@ class Example(Record, frozen=True, kw_only=True):
 
     inputs: tuple[ExampleTensor, ...]
     arguments: Annotated[
-        dict[str, Scalar | tuple[Scalar, ...]], about("the other arguments; inf and nan are words")
+        dict[str, Scalar | tuple[Scalar, ...]], note("the other arguments; inf and nan are words")
     ]
 
 
@@ -396,7 +396,7 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
     #: None: all that is stated of it is that it is native.
     example: Example | None = None
     route: Annotated[
-        RouteKind, about("what computes the calls; either: not all of them the same")
+        RouteKind, note("what computes the calls; either: not all of them the same")
     ] = "unknown"
 
     @classmethod
@@ -435,7 +435,7 @@ class Region(Record, frozen=True, kw_only=True):
 
     side: Side
     calls: Count
-    first: Annotated[Count, about("number of its first call")]
+    first: Annotated[Count, note("number of its first call")]
     last: Count
     bytes_in: Count
     bytes_out: Count
@@ -459,9 +459,9 @@ class SideWork(Record, frozen=True, kw_only=True):
     calls: Count
     flops: Annotated[
         Count,
-        about("of matrix products, convolutions and attention, as torch.utils.flop_counter counts"),
+        note("of matrix products, convolutions and attention, as torch.utils.flop_counter counts"),
     ]
-    nbytes: Annotated[Count, about("that the calls read and write; views do neither")] = (
+    nbytes: Annotated[Count, note("that the calls read and write; views do neither")] = (
         msgspec.field(name="bytes")
     )
 
@@ -471,14 +471,14 @@ class RouteWork(Record, frozen=True, kw_only=True):
 
     route: RouteKind
     calls: Count
-    flops: Annotated[Count, about("as in work; 0 where the calls were not kept")] = 0
+    flops: Annotated[Count, note("as in work; 0 where the calls were not kept")] = 0
 
 
 class Synchronization(Record, frozen=True, kw_only=True):
     """Calls of one operator at one line where the CPU waits until the GPU has finished."""
 
     op: str
-    why: Annotated[str, about("what the CPU waits for")]
+    why: Annotated[str, note("what the CPU waits for")]
     place: GroupLocation = msgspec.field(name="location")
 
 
@@ -519,35 +519,35 @@ class Workload(Record, frozen=True, kw_only=True):
 class TimeEstimate(Record, frozen=True, kw_only=True):
     """How long one pass, step or token takes on a Mac: estimated, in seconds, never observed on a Mac."""
 
-    mac: Annotated[str, about("the chip")]
+    mac: Annotated[str, note("the chip")]
     gpu_cores: Annotated[
-        tuple[Count, ...], about("the GPUs that the interval is about, by their cores")
+        tuple[Count, ...], note("the GPUs that the interval is about, by their cores")
     ]
     unit: TimeUnit
-    covers: Annotated[str, about("the part of the run that is one unit")]
+    covers: Annotated[str, note("the part of the run that is one unit")]
     low_seconds: float
     high_seconds: float
     cpu_low_seconds: Annotated[
-        float, about("the same calls on the CPU of the same Mac, in place of its GPU")
+        float, note("the same calls on the CPU of the same Mac, in place of its GPU")
     ]
     cpu_high_seconds: float
-    bound: Annotated[TimeBound, about("the largest of the shares")]
+    bound: Annotated[TimeBound, note("the largest of the shares")]
     shares: Annotated[
         dict[TimeBound, float],
-        about("of the middle of the interval, together 1; wait: with CPU fallbacks"),
+        note("of the middle of the interval, together 1; wait: with CPU fallbacks"),
     ]
     families: Annotated[
-        dict[str, float], about("the shares of arithmetic and memory by the family of the calls")
+        dict[str, float], note("the shares of arithmetic and memory by the family of the calls")
     ]
-    launches: Annotated[Count, about("kernels that the calls start on the GPU")]
+    launches: Annotated[Count, note("kernels that the calls start on the GPU")]
     waits: Count
-    waits_at: Annotated[str, about("the line with the most of them, or empty")] = ""
-    copies: Annotated[Count, about("between the CPU and the GPU")]
+    waits_at: Annotated[str, note("the line with the most of them, or empty")] = ""
+    copies: Annotated[Count, note("between the CPU and the GPU")]
     without_formula: Annotated[
-        Count, about("calls whose work no formula counts: they widen the interval")
+        Count, note("calls whose work no formula counts: they widen the interval")
     ]
-    left_out: Annotated[Count, about("calls that raise on the target")]
-    advice: Annotated[tuple[str, ...], about("what would make it faster")] = ()
+    left_out: Annotated[Count, note("calls that raise on the target")]
+    advice: Annotated[tuple[str, ...], note("what would make it faster")] = ()
 
 
 class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
@@ -580,7 +580,7 @@ class MemoryPeak(Record, frozen=True, kw_only=True):
     #: Together the total. The optimizer's state is in each phase but the move, as from the second step on; activations
     #: are all other results of calls.
     held: dict[MemoryUse, Count]
-    op: Annotated[str, about("the call during which it is reached; empty: the move")] = ""
+    op: Annotated[str, note("the call during which it is reached; empty: the move")] = ""
     place: GroupLocation | None = msgspec.field(default=None, name="location")
 
 
@@ -590,23 +590,23 @@ class MemoryHolder(Record, frozen=True, kw_only=True):
     kind: MemoryUse
     nbytes: Count = msgspec.field(name="bytes")
     tensors: Count
-    op: Annotated[str, about("the call that made it; empty: it was moved")]
+    op: Annotated[str, note("the call that made it; empty: it was moved")]
     place: GroupLocation = msgspec.field(name="location")
 
 
 class MacFit(Record, frozen=True, kw_only=True):
     """Whether the run fits the GPU of a Mac."""
 
-    memory: Annotated[Count, about("GB, as Apple sells it")]
-    chips: Annotated[tuple[str, ...], about("that are sold with it")] = ()
-    working_set: Annotated[Count, about("bytes that Metal recommends not to exceed")]
-    limit: Annotated[Count, about("bytes above which PyTorch raises")]
-    basis: Annotated[Basis, about("reported by such a Mac, or an estimate")]
+    memory: Annotated[Count, note("GB, as Apple sells it")]
+    chips: Annotated[tuple[str, ...], note("that are sold with it")] = ()
+    working_set: Annotated[Count, note("bytes that Metal recommends not to exceed")]
+    limit: Annotated[Count, note("bytes above which PyTorch raises")]
+    basis: Annotated[Basis, note("reported by such a Mac, or an estimate")]
     state: FitState
     allocated: Annotated[
-        Count, about("MPS allocated: bytes of heaps at the highest, or where it raises")
+        Count, note("MPS allocated: bytes of heaps at the highest, or where it raises")
     ] = 0
-    other: Annotated[Count, about("other allocations then: workspaces of kernels, of one call")] = 0
+    other: Annotated[Count, note("other allocations then: workspaces of kernels, of one call")] = 0
     prints: str = ""
     #: where it raises; None: while the model is moved, or nowhere.
     place: GroupLocation | None = msgspec.field(default=None, name="location")
@@ -615,17 +615,17 @@ class MacFit(Record, frozen=True, kw_only=True):
 class MemoryAllocation(Record, frozen=True, kw_only=True):
     """What the allocator and the kernels add to the tensors of a run on a Mac with enough memory, in bytes."""
 
-    allocated: Annotated[Count, about("all heaps at most, with their cached memory")]
-    live: Annotated[Count, about("buffers in use at most, rounded up")]
-    workspace: Annotated[Count, about("bound for the workspace of one call, outside of the heaps")]
+    allocated: Annotated[Count, note("all heaps at most, with their cached memory")]
+    live: Annotated[Count, note("buffers in use at most, rounded up")]
+    workspace: Annotated[Count, note("bound for the workspace of one call, outside of the heaps")]
     workspaces: Annotated[
-        Count, about("the same for all calls between two waits, if none is reused")
+        Count, note("the same for all calls between two waits, if none is reused")
     ]
     moved_weight: Annotated[
-        Count, about("the largest weight: on the CPU and on MPS while the model is moved")
+        Count, note("the largest weight: on the CPU and on MPS while the model is moved")
     ]
     checkpoint: Annotated[
-        Count, about("CPU memory of a checkpoint that is read whole and kept meanwhile")
+        Count, note("CPU memory of a checkpoint that is read whole and kept meanwhile")
     ]
 
 
@@ -633,27 +633,27 @@ class MemoryGrowth(Record, frozen=True, kw_only=True):
     """Memory that grows at a line with each new shape of the inputs, or with each step."""
 
     kind: GrowthKind
-    operators: Annotated[tuple[str, ...], about("overloads, those with most graphs first")]
-    line: Annotated[str, about("file:line, or the module where no line is known")]
-    graphs: Annotated[Count, about("that each new shape of the inputs adds there")]
-    seen: Annotated[Count, about("graphs of the run, or steps; 0: its shapes did not vary")] = 0
-    megabytes: Annotated[float, about("for each new shape at least, or for each step; see source")]
+    operators: Annotated[tuple[str, ...], note("overloads, those with most graphs first")]
+    line: Annotated[str, note("file:line, or the module where no line is known")]
+    graphs: Annotated[Count, note("that each new shape of the inputs adds there")]
+    seen: Annotated[Count, note("graphs of the run, or steps; 0: its shapes did not vary")] = 0
+    megabytes: Annotated[float, note("for each new shape at least, or for each step; see source")]
     cure: str
-    source: Annotated[str, about("of the figure in megabytes")] = ""
+    source: Annotated[str, note("of the figure in megabytes")] = ""
 
 
 class MemoryLimit(Record, frozen=True, kw_only=True):
     """The largest size of a dimension of the inputs that still runs."""
 
     dimension: str
-    range: Annotated[str, about("the sizes that were considered: 1..64")]
-    largest: Annotated[Count, about("0: not even the least of the range runs")]
+    range: Annotated[str, note("the sizes that were considered: 1..64")]
+    largest: Annotated[Count, note("0: not even the least of the range runs")]
     kind: LimitKind
-    ends: Annotated[str, about("what ends the next larger size")]
-    memory: Annotated[Count, about("GB of the Mac that decides")]
-    others: Annotated[dict[str, int], about("sizes of the other varied dimensions")] = {}
+    ends: Annotated[str, note("what ends the next larger size")]
+    memory: Annotated[Count, note("GB of the Mac that decides")]
+    others: Annotated[dict[str, int], note("sizes of the other varied dimensions")] = {}
     proved: Annotated[
-        bool, about("captures on both sides of the boundary agree; else it is computed")
+        bool, note("captures on both sides of the boundary agree; else it is computed")
     ]
 
 
@@ -661,46 +661,46 @@ class MemoryPlan(Record, frozen=True, kw_only=True):
     """The smallest set of changes that brings a run to a state on a Mac."""
 
     changes: tuple[str, ...]
-    how: Annotated[tuple[str, ...], about("flags of the audit, or lines of the program")]
-    memory: Annotated[Count, about("GB of the Mac")]
+    how: Annotated[tuple[str, ...], note("flags of the audit, or lines of the program")]
+    memory: Annotated[Count, note("GB of the Mac")]
     state: FitState
-    peak: Annotated[Count, about("bytes of tensors, at most")]
-    allocated: Annotated[Count, about("MPS allocated")]
-    other: Annotated[Count, about("other allocations")]
-    checked: Annotated[PlanCheck, about("by another capture, or by a replay of the same calls")]
+    peak: Annotated[Count, note("bytes of tensors, at most")]
+    allocated: Annotated[Count, note("MPS allocated")]
+    other: Annotated[Count, note("other allocations")]
+    checked: Annotated[PlanCheck, note("by another capture, or by a replay of the same calls")]
 
 
 class MemoryCache(Record, frozen=True, kw_only=True):
     """Bytes of the key and value cache of one sequence, by the kind of cache of transformers."""
 
-    context: Annotated[Count, about("tokens of the prompt and of the generated text")]
-    dynamic: Annotated[Count, about("DynamicCache, with the windows of sliding layers")]
-    growing: Annotated[Count, about("DynamicCache while one layer is concatenated")]
-    static: Annotated[Count, about("StaticCache of this length, from the first token on")]
-    full: Annotated[Count, about("without windows: each layer keeps all tokens")]
-    quantized: Annotated[Count, about("QuantizedCache of 4 bits")]
+    context: Annotated[Count, note("tokens of the prompt and of the generated text")]
+    dynamic: Annotated[Count, note("DynamicCache, with the windows of sliding layers")]
+    growing: Annotated[Count, note("DynamicCache while one layer is concatenated")]
+    static: Annotated[Count, note("StaticCache of this length, from the first token on")]
+    full: Annotated[Count, note("without windows: each layer keeps all tokens")]
+    quantized: Annotated[Count, note("QuantizedCache of 4 bits")]
 
 
 class Memory(Record, frozen=True, kw_only=True):
     """Estimate of the memory that a run takes on MPS: in bytes, but a Mac's memory, which is in GB."""
 
-    asked: Annotated[Count, about("memory of the selected Mac in GB; 0: none")] = 0
+    asked: Annotated[Count, note("memory of the selected Mac in GB; 0: none")] = 0
     #: empty for a program that ran: only what grew is known
     peaks: tuple[MemoryPeak, ...] = ()
     holders: tuple[MemoryHolder, ...] = ()
-    largest: Annotated[Count, about("the largest single piece")] = 0
+    largest: Annotated[Count, note("the largest single piece")] = 0
     macs: tuple[MacFit, ...] = ()
     allocation: MemoryAllocation | None = None
     growth: tuple[MemoryGrowth, ...] = ()
     cache: Annotated[
-        tuple[MemoryCache, ...], about("of a model that generates, by its context")
+        tuple[MemoryCache, ...], note("of a model that generates, by its context")
     ] = ()
-    plan: Annotated[tuple[MemoryPlan, ...], about("with --plan: what makes it run, and fit")] = ()
+    plan: Annotated[tuple[MemoryPlan, ...], note("with --plan: what makes it run, and fit")] = ()
     limits: Annotated[
-        tuple[MemoryLimit, ...], about("with --vary: one or more for each dimension")
+        tuple[MemoryLimit, ...], note("with --vary: one or more for each dimension")
     ] = ()
-    advice: Annotated[tuple[str, ...], about("what would lower the peak")] = ()
-    notes: Annotated[tuple[str, ...], about("what the estimate counts and what not")] = ()
+    advice: Annotated[tuple[str, ...], note("what would lower the peak")] = ()
+    notes: Annotated[tuple[str, ...], note("what the estimate counts and what not")] = ()
 
     @property
     def peak(self) -> MemoryPeak:
@@ -716,13 +716,13 @@ class PrecisionLine(Record, frozen=True, kw_only=True):
     """All calls of one operator at one line, next to the same calls in float64; errors are relative, of norms."""
 
     op: str
-    first: Annotated[Count, about("number of the first of them among the calls")] = 0
+    first: Annotated[Count, note("number of the first of them among the calls")] = 0
     local: Annotated[
         RelativeError,
-        about("the largest error that such a call makes by itself, given exact inputs"),
+        note("the largest error that such a call makes by itself, given exact inputs"),
     ]
-    inherited: Annotated[RelativeError, about("the largest error of its inputs")]
-    total: Annotated[RelativeError, about("the largest error of its result")]
+    inherited: Annotated[RelativeError, note("the largest error of its inputs")]
+    total: Annotated[RelativeError, note("the largest error of its result")]
     place: GroupLocation = msgspec.field(name="location")
 
 
@@ -731,9 +731,9 @@ class PrecisionEvent(Record, frozen=True, kw_only=True):
 
     kind: PrecisionEventKind
     op: str
-    first: Annotated[Count, about("number of the first such call")] = 0
-    elements: Annotated[Count, about("elements that it happens to")]
-    of: Annotated[Count, about("of how many")]
+    first: Annotated[Count, note("number of the first such call")] = 0
+    elements: Annotated[Count, note("elements that it happens to")]
+    of: Annotated[Count, note("of how many")]
     place: GroupLocation = msgspec.field(name="location")
 
 
@@ -743,12 +743,12 @@ class PrecisionModule(Record, frozen=True, kw_only=True):
     name: str
     kind: str
     calls: Count
-    inherited: Annotated[RelativeError, about("the largest error of its inputs")]
-    total: Annotated[RelativeError, about("the largest error of its results")]
-    bytes_in: Annotated[Count, about("that cross in all calls if it alone is kept on the CPU")]
-    bytes_out: Annotated[Count, about("the same on the way back")]
+    inherited: Annotated[RelativeError, note("the largest error of its inputs")]
+    total: Annotated[RelativeError, note("the largest error of its results")]
+    bytes_in: Annotated[Count, note("that cross in all calls if it alone is kept on the CPU")]
+    bytes_out: Annotated[Count, note("the same on the way back")]
     at_fault: Annotated[
-        Count, about("calls in it, and in no module inside it, that lose more than the limit")
+        Count, note("calls in it, and in no module inside it, that lose more than the limit")
     ] = 0
 
 
@@ -756,33 +756,32 @@ class Precision(Record, frozen=True, kw_only=True):
     """A run on this machine's CPU in one dtype, call by call next to float64."""
 
     dtype: str
-    limit: Annotated[float, about("relative error above which the report names a call")]
-    calls: Annotated[Count, about("calls that were compared with float64")]
+    limit: Annotated[float, note("relative error above which the report names a call")]
+    calls: Annotated[Count, note("calls that were compared with float64")]
     divergence: Annotated[
-        PrecisionLine | None, about("the first call that loses more than the limit by itself")
+        PrecisionLine | None, note("the first call that loses more than the limit by itself")
     ]
     crossing: Annotated[
-        PrecisionLine | None,
-        about("the first call whose result is off by more, whatever the cause"),
+        PrecisionLine | None, note("the first call whose result is off by more, whatever the cause")
     ]
     events: tuple[PrecisionEvent, ...] = ()
     lines: tuple[PrecisionLine, ...] = ()
     modules: tuple[PrecisionModule, ...] = ()
-    outputs: Annotated[dict[str, RelativeError], about("the floating results by their paths")] = {}
-    loss: Annotated[str, about("what was minimized; empty: no backward was run")] = ""
+    outputs: Annotated[dict[str, RelativeError], note("the floating results by their paths")] = {}
+    loss: Annotated[str, note("what was minimized; empty: no backward was run")] = ""
     gradients: Annotated[
-        dict[str, RelativeError], about("those of the parameters, the worst first")
+        dict[str, RelativeError], note("those of the parameters, the worst first")
     ] = {}
-    complete: Annotated[bool, about("the run came to its end")] = True
+    complete: Annotated[bool, note("the run came to its end")] = True
     notes: tuple[str, ...] = ()
 
 
 class WrongSample(Record, frozen=True, kw_only=True):
     """One result that a kernel computes wrongly."""
 
-    operands: Annotated[tuple[str, ...], about("of the one result, in the kernel's order")]
-    result: Annotated[str, about("the kernel's")]
-    expected: Annotated[str, about("of float64, rounded to the dtype")]
+    operands: Annotated[tuple[str, ...], note("of the one result, in the kernel's order")]
+    result: Annotated[str, note("the kernel's")]
+    expected: Annotated[str, note("of float64, rounded to the dtype")]
 
 
 class WrongNumbers(Record, frozen=True, kw_only=True):
@@ -791,17 +790,17 @@ class WrongNumbers(Record, frozen=True, kw_only=True):
     op: str
     kernel: str
     dtype: str
-    calls: Annotated[Count, about("calls of the line with such results")]
-    elements: Annotated[Count, about("such results")]
-    compared: Annotated[Count, about("results of these calls that were compared")]
-    error: Annotated[RelativeError, about("the largest relative error")]
+    calls: Annotated[Count, note("calls of the line with such results")]
+    elements: Annotated[Count, note("such results")]
+    compared: Annotated[Count, note("results of these calls that were compared")]
+    error: Annotated[RelativeError, note("the largest relative error")]
     smallest: WrongSample
     worst: WrongSample
     statements: Annotated[
-        tuple[str, ...], about("ids of the op lists that state it; empty: none does")
+        tuple[str, ...], note("ids of the op lists that state it; empty: none does")
     ] = ()
     mended: Annotated[
-        str, about("the first later release whose kernel is right here; empty: none is known")
+        str, note("the first later release whose kernel is right here; empty: none is known")
     ] = ""
     place: GroupLocation = msgspec.field(name="location")
 
@@ -829,11 +828,11 @@ class LayerNumbers(Record, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    error: Annotated[RelativeError, about("the largest relative error, of norms")]
-    nonfinite: Annotated[Count, about("results that are infinite or NaN where the CPU's are not")]
-    checked: Annotated[Count, about("calls inside that the release's kernels computed")]
-    calls: Annotated[Count, about("all calls inside; what MPSGraph computes is the CPU's here")]
-    safe: Annotated[bool, about("the error is within the dtype's limit, and all is finite")]
+    error: Annotated[RelativeError, note("the largest relative error, of norms")]
+    nonfinite: Annotated[Count, note("results that are infinite or NaN where the CPU's are not")]
+    checked: Annotated[Count, note("calls inside that the release's kernels computed")]
+    calls: Annotated[Count, note("all calls inside; what MPSGraph computes is the CPU's here")]
+    safe: Annotated[bool, note("the error is within the dtype's limit, and all is finite")]
 
 
 class OutputNumbers(Record, frozen=True, kw_only=True):
@@ -841,28 +840,28 @@ class OutputNumbers(Record, frozen=True, kw_only=True):
 
     path: str
     error: RelativeError
-    flips: Annotated[Count, about("rows whose largest value is at another place")] = 0
+    flips: Annotated[Count, note("rows whose largest value is at another place")] = 0
     rows: Count = 0
 
 
 class KernelNumbers(Record, frozen=True, kw_only=True):
     """The run's calls computed a second time by the release's own Metal kernels, on this machine's CPU."""
 
-    dtype: Annotated[str, about("the model was cast to it; empty: as it is")] = ""
-    torch: Annotated[str, about("the release of the kernels")]
+    dtype: Annotated[str, note("the model was cast to it; empty: as it is")] = ""
+    torch: Annotated[str, note("the release of the kernels")]
     mode: Literal["shadow", "replace"]
-    seed: Annotated[int, about("draws the sampled threadgroups, inputs and weights")]
-    calls: Annotated[CheckedShare, about("views and copies do not count")]
-    elements: Annotated[CheckedShare, about("of the calls' results")]
+    seed: Annotated[int, note("draws the sampled threadgroups, inputs and weights")]
+    calls: Annotated[CheckedShare, note("views and copies do not count")]
+    elements: Annotated[CheckedShare, note("of the calls' results")]
     flops: CheckedShare
-    wrong: Annotated[tuple[WrongNumbers, ...], about("the furthest off first")] = ()
-    unchecked: Annotated[tuple[UncheckedCalls, ...], about("the most frequent first")] = ()
-    limit: Annotated[float, about("relative error above which a layer is not safe")] = 0.0
+    wrong: Annotated[tuple[WrongNumbers, ...], note("the furthest off first")] = ()
+    unchecked: Annotated[tuple[UncheckedCalls, ...], note("the most frequent first")] = ()
+    limit: Annotated[float, note("relative error above which a layer is not safe")] = 0.0
     layers: Annotated[
-        tuple[LayerNumbers, ...], about("in the order of the run; of replace mode alone")
+        tuple[LayerNumbers, ...], note("in the order of the run; of replace mode alone")
     ] = ()
-    outputs: Annotated[tuple[OutputNumbers, ...], about("of replace mode alone")] = ()
-    complete: Annotated[bool, about("the run came to its end")] = True
+    outputs: Annotated[tuple[OutputNumbers, ...], note("of replace mode alone")] = ()
+    complete: Annotated[bool, note("the run came to its end")] = True
     notes: tuple[str, ...] = ()
 
     @property
@@ -874,20 +873,19 @@ class KernelNumbers(Record, frozen=True, kw_only=True):
 class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
-    rule: Annotated[str, about("a code that opcheck explain accepts", pattern=r"^OC\d{3}$")]
+    rule: Annotated[str, note("a code that opcheck explain accepts", pattern=r"^OC\d{3}$")]
     severity: Severity
     message: str
-    hint: Annotated[str, about("the next thing to do")] = ""
-    remedy: Annotated[str, about("the first location's line as it could be written instead")] = ""
-    op: Annotated[str, about("overload, if it is about one")] = ""
-    prints: Annotated[str, about("what a Mac prints")] = ""
-    count: Annotated[Count, about("calls, or what else the rule counts")] = 1
+    hint: Annotated[str, note("the next thing to do")] = ""
+    remedy: Annotated[str, note("the first location's line as it could be written instead")] = ""
+    op: Annotated[str, note("overload, if it is about one")] = ""
+    prints: Annotated[str, note("what a Mac prints")] = ""
+    count: Annotated[Count, note("calls, or what else the rule counts")] = 1
     locations: tuple[GroupLocation, ...] = ()
     fingerprints: Annotated[
-        tuple[str, ...],
-        about("per location, or for the whole finding; edits around a line keep it"),
+        tuple[str, ...], note("per location, or for the whole finding; edits around a line keep it")
     ] = ()
-    ignored: Annotated[str, about("reason why the finding does not count; empty: it counts")] = ""
+    ignored: Annotated[str, note("reason why the finding does not count; empty: it counts")] = ""
 
 
 class FindingTable(tuple[Finding, ...]):
@@ -917,8 +915,8 @@ class ReportTarget(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     torch: str
     macos: str
-    cpu_fallback: Annotated[bool, about("PYTORCH_ENABLE_MPS_FALLBACK=1 is set")]
-    beyond: Annotated[str, about("what is newer than the op lists, and what it is judged as")] = ""
+    cpu_fallback: Annotated[bool, note("PYTORCH_ENABLE_MPS_FALLBACK=1 is set")]
+    beyond: Annotated[str, note("what is newer than the op lists, and what it is judged as")] = ""
 
     def __str__(self) -> str:
         """``torch 2.13, macOS 15.0``, with the variable where it is set, and what is newer than the lists."""
@@ -947,15 +945,13 @@ class CaptureFacts(Record, frozen=True, kw_only=True):
     loss: str = ""
     inputs: tuple[str, ...] = ()
     inputs_note: str = ""
-    called: Annotated[tuple[str, ...], about("what the model was called for, in order")] = ()
-    source: Annotated[str, about("what was read of a model on a hub or in a folder")] = ""
-    complete: Annotated[bool, about("false: the run broke off")]
+    called: Annotated[tuple[str, ...], note("what the model was called for, in order")] = ()
+    source: Annotated[str, note("what was read of a model on a hub or in a folder")] = ""
+    complete: Annotated[bool, note("false: the run broke off")]
     parameters: Count = 0
     parameter_bytes: Count = 0
     installed_torch: str = ""
-    flags: Annotated[
-        tuple[str, ...], about("the flags of opcheck audit that ask for it again")
-    ] = ()
+    flags: Annotated[tuple[str, ...], note("the flags of opcheck audit that ask for it again")] = ()
     differences: tuple[str, ...] = ()
     modules_not_called: tuple[str, ...] = ()
     environment: dict[str, str] = {}
@@ -970,7 +966,7 @@ class OpListFacts(Record, frozen=True, kw_only=True):
     wheel: str = ""
     sha256: str = ""
     commit: str = ""
-    built: Annotated[str, about("date")] = ""
+    built: Annotated[str, note("date")] = ""
 
 
 class StatementFacts(Record, frozen=True, kw_only=True):
@@ -979,8 +975,8 @@ class StatementFacts(Record, frozen=True, kw_only=True):
     sort: StatementSort
     effect: Effect
     summary: str
-    condition: Annotated[str, about("what code evaluates")] = ""
-    when: Annotated[str, about("what no code evaluates")] = ""
+    condition: Annotated[str, note("what code evaluates")] = ""
+    when: Annotated[str, note("what no code evaluates")] = ""
     way_out: str = ""
     links: tuple[str, ...] = ()
 
@@ -989,16 +985,16 @@ class WrongCalls(Record, frozen=True, kw_only=True):
     """Calls of an operator that run on MPS, whose results known faults make wrong, or may make wrong."""
 
     op: str
-    ids: Annotated[tuple[str, ...], about("the faults; statements has them")]
+    ids: Annotated[tuple[str, ...], note("the faults; statements has them")]
     calls: Count
     frequency: Annotated[
         Frequency,
-        about(
+        note(
             "always: these calls meet the fault; sometimes: it depends on condition; "
             "rarely: programs hardly meet it"
         ),
     ]
-    condition: Annotated[str, about("what it depends on; empty: nothing else")] = ""
+    condition: Annotated[str, note("what it depends on; empty: nothing else")] = ""
 
 
 class ReportedProblem(Record, frozen=True, kw_only=True):
@@ -1006,7 +1002,7 @@ class ReportedProblem(Record, frozen=True, kw_only=True):
 
     kind: str
     message: str
-    line: Annotated[str, about("file:line, or empty")] = ""
+    line: Annotated[str, note("file:line, or empty")] = ""
     module: str = ""
 
 
@@ -1027,37 +1023,37 @@ class Report(Record, frozen=True, kw_only=True):
     headline: Headline
     model: str
     target: ReportTarget
-    newest: Annotated[bool, about("no release was selected: it is the newest of the op lists")] = (
+    newest: Annotated[bool, note("no release was selected: it is the newest of the op lists")] = (
         False
     )
-    totals: Annotated[dict[str, Count], about("calls by status, and all calls and operators")]
-    findings: Annotated[tuple[Finding, ...], about("the most severe first")]
-    groups: Annotated[tuple[CallGroup, ...], about("the worst first")] = msgspec.field(name="calls")
+    totals: Annotated[dict[str, Count], note("calls by status, and all calls and operators")]
+    findings: Annotated[tuple[Finding, ...], note("the most severe first")]
+    groups: Annotated[tuple[CallGroup, ...], note("the worst first")] = msgspec.field(name="calls")
     statements: Annotated[
-        dict[str, StatementFacts], about("by id: the limitations and advisories that calls name")
+        dict[str, StatementFacts], note("by id: the limitations and advisories that calls name")
     ] = {}
     wrong: Annotated[
         tuple[WrongCalls, ...],
-        about("native calls with wrong results, by operator; empty: none known"),
+        note("native calls with wrong results, by operator; empty: none known"),
     ] = ()
     partition: Partition
     work: Annotated[
-        tuple[SideWork, ...], about("by side; empty: the calls were counted, not kept")
+        tuple[SideWork, ...], note("by side; empty: the calls were counted, not kept")
     ] = ()
     routes: Annotated[
-        tuple[RouteWork, ...], about("the calls by the kind of kernel that computes them on MPS")
+        tuple[RouteWork, ...], note("the calls by the kind of kernel that computes them on MPS")
     ] = ()
     synchronizations: Annotated[
         tuple[Synchronization, ...],
-        about("where the CPU waits for the GPU, by line; CPU fallbacks apart"),
+        note("where the CPU waits for the GPU, by line; CPU fallbacks apart"),
     ] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None
     time: Annotated[
-        tuple[TimeEstimate, ...], about("by selected chip and unit; empty: none was selected")
+        tuple[TimeEstimate, ...], note("by selected chip and unit; empty: none was selected")
     ] = ()
-    precision: Annotated[tuple[Precision, ...], about("a run for each dtype of --precision")] = ()
-    numbers: Annotated[tuple[KernelNumbers, ...], about("by dtype; empty: no kernel was run")] = ()
+    precision: Annotated[tuple[Precision, ...], note("a run for each dtype of --precision")] = ()
+    numbers: Annotated[tuple[KernelNumbers, ...], note("by dtype; empty: no kernel was run")] = ()
     capture: CaptureFacts
     op_lists: OpListFacts
     not_checked: tuple[str, ...]

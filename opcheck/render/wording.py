@@ -96,7 +96,7 @@ def label(status: Status, kind: FallbackKind | None) -> str:
 
 
 def differing(status: Status, kind: FallbackKind | None, dtypes: Mapping[str, State]) -> str:
-    """Name the dtypes whose status is another one: ``refused: float64; CPU always: bool``."""
+    """Name the dtypes with another status: ``refused: float64; CPU always: bool``."""
     return by_state({n: s for n, s in dtypes.items() if status_of(s) != (status, kind) or s.wrong})
 
 

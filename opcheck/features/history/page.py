@@ -52,7 +52,7 @@ def _headline(overload: OverloadHistory) -> str:
 
 
 def _changes_of_status(overload: OverloadHistory) -> list[Step]:
-    """Return the steps at which the status became another one."""
+    """Return the steps at which the status changed."""
     steps: list[Step] = []
     for step in overload.steps:
         if not steps or _status(step) != _status(steps[-1]):

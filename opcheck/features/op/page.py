@@ -178,7 +178,7 @@ def _exception(entry: Note, main: OverloadAnswer, headline: str) -> tuple[str, s
 
 
 def _write_before(answer: Answer, main: OverloadAnswer) -> str:
-    """Return in which releases the status was another one."""
+    """Return the releases with another status."""
     cells = [cell for cell in main.releases if cell.torch != answer.target["torch"]]
     spans: dict[str, list[str]] = {}
     for lines, group in wording.by_release(cells, dtypes=False):

@@ -8,7 +8,7 @@ from msgspec import convert
 
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.packages import Becomes
-from opcheck.model.records import Record, about
+from opcheck.model.records import Record, note
 
 #: From best to worst: the worst part of a file decides.
 ORDER: tuple[Becomes, ...] = (
@@ -29,13 +29,13 @@ class PartOutcome(Record, frozen=True, kw_only=True):
     """What a dtype, a method or a library's way of loading comes to."""
 
     outcome: Becomes
-    part: Annotated[str, about("the dtype, the method or the library")] = ""
+    part: Annotated[str, note("the dtype, the method or the library")] = ""
     because: str = ""
-    text: Annotated[str, about("what a Mac prints")] = ""
+    text: Annotated[str, note("what a Mac prints")] = ""
     instead: str = ""
     since: Annotated[
         str,
-        about(
+        note(
             "the first torch release, or release of a library, that loads or casts it; "
             "empty: none does"
         ),
@@ -69,21 +69,21 @@ class WeightsPart(Record, frozen=True, kw_only=True):
     format: str
     outcome: Becomes
     bytes: int = 0
-    dtypes: Annotated[dict[str, int], about("elements by dtype")] = {}
+    dtypes: Annotated[dict[str, int], note("elements by dtype")] = {}
     text: str = ""
 
 
 class WeightsMemory(Record, frozen=True, kw_only=True):
     """Bytes of the weights alone; activations and caches come on top."""
 
-    loaded: Annotated[int, about("bytes on the GPU after loading")]
-    loading: Annotated[int, about("most bytes at once while loading")]
+    loaded: Annotated[int, note("bytes on the GPU after loading")]
+    loading: Annotated[int, note("most bytes at once while loading")]
     smallest_mac: Annotated[
-        int | None, about("GB of the smallest Mac, as Apple sells it; null: none")
+        int | None, note("GB of the smallest Mac, as Apple sells it; null: none")
     ]
     macs: Annotated[
         dict[str, bool],
-        about("for each size of Mac, whether loading stays within Metal's working set"),
+        note("for each size of Mac, whether loading stays within Metal's working set"),
     ] = {}
 
 
@@ -95,21 +95,21 @@ class WeightsAnswer(Record, frozen=True, kw_only=True):
     torch: str
     macos: str
     format: Annotated[
-        str, about("safetensors, pt, gguf, pt2, onnx, transformers, diffusers, adapter or comfyui")
+        str, note("safetensors, pt, gguf, pt2, onnx, transformers, diffusers, adapter or comfyui")
     ]
-    method: Annotated[str, about("of quantization; empty: none")] = ""
+    method: Annotated[str, note("of quantization; empty: none")] = ""
     dtypes: Annotated[
-        dict[str, int], about("elements by dtype of torch, or by the file's own name of a type")
+        dict[str, int], note("elements by dtype of torch, or by the file's own name of a type")
     ]
     outcome: Becomes
     since: str = ""
-    text: Annotated[str, about("what a Mac prints, or what happens")] = ""
+    text: Annotated[str, note("what a Mac prints, or what happens")] = ""
     because: str = ""
-    instead: Annotated[str, about("a file, a line or a command that works")] = ""
-    bytes: Annotated[int, about("of all tensors in the files")]
+    instead: Annotated[str, note("a file, a line or a command that works")] = ""
+    bytes: Annotated[int, note("of all tensors in the files")]
     memory: WeightsMemory | None = None
     parts: Annotated[
-        tuple[PartOutcome, ...], about("what each dtype, method or library comes to")
+        tuple[PartOutcome, ...], note("what each dtype, method or library comes to")
     ] = ()
     files: tuple[WeightsPart, ...] = ()
     evidence: tuple[str, ...] = ()
