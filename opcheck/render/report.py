@@ -349,19 +349,21 @@ def evidence(report: Report) -> tuple[str, ...]:
 
 def finding_log(report: Report) -> FindingLog:
     """List the findings at each of their places."""
+    plain = msgspec.to_builtins
+    properties = {
+        "headline": report.headline,
+        "model": report.model,
+        "target": plain(report.target),
+        "totals": report.totals,
+        "complete": report.capture.complete,
+        "opLists": plain(report.op_lists),
+        "notChecked": report.not_checked,
+    }
     return FindingLog(
         tool=report.tool,
         id=f"opcheck/{report.model}/{report.target}",
         occurrences=tuple(findings.occurrences(report.findings, report.model, report.groups)),
-        properties={
-            "headline": report.headline,
-            "model": report.model,
-            "target": msgspec.to_builtins(report.target),
-            "totals": report.totals,
-            "complete": report.capture.complete,
-            "opLists": msgspec.to_builtins(report.op_lists),
-            "notChecked": report.not_checked,
-        },
+        properties=properties,
         summary=(summary.headline(report),),
     )
 

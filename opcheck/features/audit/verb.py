@@ -119,13 +119,12 @@ def command(
 
     memory_questions.check(mac)
 
-    def once() -> int:
+    def remember(seen: Dependencies) -> None:
         nonlocal read
-        lists = load()
+        read = seen
 
-        def describe_failure(seen: Dependencies) -> None:
-            nonlocal read
-            read = seen
+    def once() -> int:
+        lists = load()
 
         request = request_of(model, target.target(lists), capture)
         answered = memory_questions.report(request, lists, mac, progress)
@@ -139,9 +138,9 @@ def command(
                 mac=memory,
                 progress=say,
                 show_output=progress.verbose,
-                failed=describe_failure,
+                failed=remember,
             )
-        read = audit.read
+        remember(audit.read)
         if audit.kept and not progress.quiet:
             streams.note("nothing has changed since this was audited (--no-cache audits it again)")
         return deliver(audit.report)
@@ -187,7 +186,13 @@ def _deliver(
     """Write the report and its warnings; return the exit code."""
     output.deliver_report(report, full=progress.verbose)
     if not report.capture.complete and not output.is_text_on_stdout:
-        streams.note(_broke_off(report))
+        problem = report.problems[-1]
+        broke_off = CaptureError(
+            problem.message,
+            context=" ".join(filter(None, (report.model, problem.line))),
+            hint="the report has only the calls before this error; later calls were not judged",
+        )
+        streams.note(str(broke_off))
     for expired in ignores.list_expired():
         streams.note(expired)
     judgement = judge_report(report, policy)
@@ -200,19 +205,6 @@ def _deliver(
             f"{'it' if unknown == 1 else 'them'} (--strict makes that exit with 3)"
         )
     return judgement.code
-
-
-def _broke_off(report: Report) -> str:
-    """Return the error for a report that must not pass for a complete one."""
-    problem = report.problems[-1]
-    where = " ".join(part for part in (report.model, problem.line) if part)
-    return str(
-        CaptureError(
-            problem.message,
-            context=where,
-            hint="the report has only the calls before this error; later calls were not judged",
-        )
-    )
 
 
 #: Seconds between two looks at the files of a model that is watched.

@@ -151,11 +151,8 @@ def _content(answer: str, notes: str, *, could_not_tell: bool) -> dict[str, Any]
         return content | ({"note": shorten(notes, _ERROR)} if could_not_tell and notes else {})
     text = answer[:_DIFF].rpartition("\n")[0] if len(answer) > _DIFF else answer
     left_out = answer[len(text) :].strip("\n").count("\n") + 1 if text != answer else 0
-    return {
-        "text": text,
-        **({"lines_left_out": left_out} if left_out else {}),
-        **({"notes": notes} if notes else {}),
-    }
+    more = {"lines_left_out": left_out, "notes": notes}
+    return {"text": text, **{name: value for name, value in more.items() if value}}
 
 
 def _answer(content: dict[str, Any], code: int) -> CallToolResult:

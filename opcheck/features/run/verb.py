@@ -74,17 +74,9 @@ def command(
     """Run the program, write the report, return the exit code."""
     name, arguments = _program(module, program)
     strict = policy.strict
-    asked = {
-        "program": name,
-        "is_module": bool(module),
-        "arguments": tuple(arguments),
-        "cpu_fallback": target.fallback,
-        "strict": strict,
-    }
-    if kernels:
-        asked["kernels"] = kernels
-    if capture.exact:
-        asked["exact"] = True
+    asked: dict[str, Any] = {"program": name, "is_module": bool(module)}
+    asked |= {"arguments": tuple(arguments), "cpu_fallback": target.fallback, "strict": strict}
+    asked |= ({"kernels": kernels} if kernels else {}) | ({"exact": True} if capture.exact else {})
     behind = _flags_behind(name if not module else "", arguments)
     if behind:
         streams.note(behind)

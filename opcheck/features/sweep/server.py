@@ -5,7 +5,6 @@ its process ends a fork; a model that ends the process that forked it ends this 
 worker starts it again.  Where a process cannot be copied, each model and mode has a server of its own.
 """
 
-import functools
 import gc
 import importlib
 import inspect
@@ -62,7 +61,7 @@ from opcheck.features.sweep.sweep_records import (
     SweepTask,
     target_name,
 )
-from opcheck.judge.target_summary import TargetSummary, summaries
+from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
 from opcheck.simulator.real_device import out_of_reach
@@ -113,14 +112,14 @@ def _import_for(library: str, name: str, target: Target | None) -> None:
         preload(library, name, target)
     except BaseException:  # noqa: BLE001 - the fork meets it again, and reports it
         traceback.print_exc()
-    _collect(library)
+    if library not in _COLLECTED:
+        # Its import leaves garbage.
+        _COLLECTED.add(library)
+        gc.collect()
     gc.freeze()
 
 
-@functools.cache
-def _collect(_library: str) -> None:
-    """Collect the garbage that a library's import has left, once."""
-    gc.collect()
+_COLLECTED: set[str] = set()
 
 
 def _reply(request: Measure | Control) -> Reply:
@@ -221,7 +220,9 @@ def result(task: SweepTask, mode: Mode, lists: OpLists) -> SweepResult:
     start = time.monotonic()
     work = _Work(task, mode, lists)
     try:
-        config = _config(task)
+        own = task.model
+        is_user = not task.small or own.library == "user"
+        config = own.config if is_user else small(own, importlib.import_module(own.library))
     except Exception as error:  # noqa: BLE001 - whatever a configuration raises
         work.fail(task.targets, ModelLoadError(f"{type(error).__name__}: {error_text(error)}"))
         return work.result(key, task.model.config, start)
@@ -232,12 +233,6 @@ def result(task: SweepTask, mode: Mode, lists: OpLists) -> SweepResult:
         if retry.progress > work.progress:
             work, config = retry, task.model.config
     return work.result(key, config, start)
-
-
-def _config(task: SweepTask) -> Config:
-    if not task.small or task.model.library == "user":
-        return task.model.config
-    return small(task.model, importlib.import_module(task.model.library))
 
 
 class _Work:
@@ -311,7 +306,8 @@ class _Work:
             if isinstance(trace, OpcheckError):
                 self.fail([targets[n]], trace)
             else:
-                by_libraries.setdefault(trace.differing_libraries, []).append((trace, targets[n]))
+                alike = by_libraries.setdefault(trace.differing_libraries, [])
+                alike.append((trace, targets[n]))
         for alike in by_libraries.values():
             self._judge(alike[0][0], [target for _, target in alike])
 
@@ -319,17 +315,25 @@ class _Work:
         self.packages = trace.packages
         for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
             self.uses[op] = max(calls, self.uses[op])
-        made = [
-            _outcome(summary, trace, self.captures)
-            for summary in summaries(trace, targets, self.lists)
-        ]
-        self.outcomes += made
+        without: list[str] = []
+        for judged in summaries(trace, targets, self.lists):
+            outcome = SweepOutcome(
+                targets=(target_name(judged.target),),
+                headline=judged.headline,
+                complete=trace.complete,
+                totals=judged.totals,
+                not_native=tuple(
+                    NotNativeCalls(op=op, status=status, kind=kind or "", calls=calls)
+                    for op, status, kind, calls in judged.operators
+                ),
+                capture=self.captures,
+            )
+            self.outcomes.append(outcome)
+            without += outcome.targets if outcome.headline != _FAILS else ()
         self.captures += 1
-        without = [name for each in made if each.headline != _FAILS for name in each.targets]
         if not trace.complete and without:
             last = trace.problems[-1]
-            where = str(last.location or "")
-            self._miss(without, "run", last.kind, last.message, where)
+            self._miss(without, "run", last.kind, last.message, str(last.location or ""))
 
     def fail(self, targets: Sequence[Target], error: OpcheckError) -> None:
         """Record that these targets have no verdict."""
@@ -366,20 +370,6 @@ class _Work:
             seconds=round(time.monotonic() - start, 3),
             packages=self.packages,
         )
-
-
-def _outcome(judged: TargetSummary, trace: Trace, capture: int) -> SweepOutcome:
-    return SweepOutcome(
-        targets=(target_name(judged.target),),
-        headline=judged.headline,
-        complete=trace.complete,
-        totals=judged.totals,
-        not_native=tuple(
-            NotNativeCalls(op=op, status=status, kind=kind or "", calls=calls)
-            for op, status, kind, calls in judged.operators
-        ),
-        capture=capture,
-    )
 
 
 def _merge_targets(entries: Iterable[_Entry]) -> tuple[_Entry, ...]:
@@ -446,18 +436,13 @@ def _fewer(settings: Mapping[str, Any]) -> Config:
         if _EXPERTS.match(name) and value > EXPERTS:
             reduced[name] = EXPERTS
         elif _DEPTH.match(name) and value > LAYERS:
-            wanted = max([LAYERS, *map(_covering, _kinds(settings, value))])
+            # layer_types, layers_block_type of Zamba ...: the kind of each layer
+            lists = [n for n, v in settings.items() if isinstance(v, list) and len(v) == value]
+            wanted = max([LAYERS, *(_covering(settings[n]) for n in lists if "_type" in n)])
             if wanted < value:
-                reduced[name] = wanted
-                reduced.update(_cut(settings, value, wanted))
+                cut = {n: settings[n][:wanted] for n in lists if not n.startswith("_")}
+                reduced |= {name: wanted, **cut}
     return reduced
-
-
-def _kinds(settings: Mapping[str, Any], count: int) -> Iterator[list[str]]:
-    """Yield the lists that name the kind of each layer: ``layer_types``, ``layers_block_type`` of Zamba ..."""
-    for name, value in settings.items():
-        if "_type" in name and isinstance(value, list) and len(value) == count:
-            yield value
 
 
 def _covering(kinds: list[str]) -> int:
@@ -465,15 +450,6 @@ def _covering(kinds: list[str]) -> int:
     count = max(kinds.index(kind) + 1 for kind in set(kinds))
     shared = [place for place, kind in enumerate(kinds, 1) if kind in _SHARING]
     return min(max([count, *shared[:2]]), MOST_LAYERS)
-
-
-def _cut(settings: Mapping[str, Any], before: int, after: int) -> Config:
-    """Cut the lists that have an entry for each layer."""
-    return {
-        name: value[:after]
-        for name, value in settings.items()
-        if isinstance(value, list) and len(value) == before and not name.startswith("_")
-    }
 
 
 #: Words for small models in names of a timm family; the first that a name of the family has decides.
@@ -497,8 +473,13 @@ def transformers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     ]
     for name in sorted(names):
         kind: Any = getattr(library, name, None)
-        if _is_model(kind, library.PreTrainedModel) and kind.config_class is not None:
-            yield Model(spec=f"transformers:{name}", family=kind.config_class.__name__)
+        if not (isinstance(kind, type) and issubclass(kind, library.PreTrainedModel)):
+            continue
+        model: Any = kind
+        # nn.Module's own forward has another name.
+        has_forward = model.forward.__name__ != "_forward_unimplemented"
+        if has_forward and model.config_class is not None:
+            yield Model(spec=f"transformers:{name}", family=model.config_class.__name__)
 
 
 def timm_models(library: ModuleType, pattern: str) -> Iterator[Model]:
@@ -506,13 +487,15 @@ def timm_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     for module in sorted(library.list_modules()):
         names = library.list_models(module=module)
         chosen = [min(names, key=_smallness)] if names and pattern == ALL else names
-        yield from (Model(spec=f"timm:{name}", family=module) for name in _fitting(chosen, pattern))
+        yield from (
+            Model(spec=f"timm:{name}", family=module) for name in chosen if fits(name, pattern)
+        )
 
 
 def torchvision_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     """One classifier a family, and every model of the other tasks; of a pattern all that it fits."""
     seen: set[str] = set()
-    for name in _fitting(library.models.list_models(), pattern):
+    for name in (each for each in library.models.list_models() if fits(each, pattern)):
         home = library.models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
         tasks = ("detection", "segmentation", "video", "optical")
         if pattern != ALL or home not in seen or home.startswith(tasks):
@@ -523,28 +506,15 @@ def torchvision_models(library: ModuleType, pattern: str) -> Iterator[Model]:
 def diffusers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
     """The main models: U-nets, transformers, autoencoders, ControlNets; of a pattern all that it fits."""
     names = DIFFUSERS if pattern == ALL else sorted(dir(library))
-    for name in _fitting(names, pattern):
+    for name in (each for each in names if fits(each, pattern)):
         kind: Any = getattr(library, name, None)
         if isinstance(kind, type) and issubclass(kind, library.ModelMixin):
             yield Model(spec=f"diffusers:{name}", family=name)
 
 
-def _fitting(names: list[str], pattern: str) -> list[str]:
-    return [name for name in names if fits(name, pattern)]
-
-
 def _smallness(name: str) -> tuple[int, int, str]:
     words = (position for position, word in enumerate(_SMALL) if word in name)
     return next(words, len(_SMALL)), len(name), name
-
-
-def _is_model(kind: Any, base: Any) -> bool:
-    model: Any = kind
-    return (
-        isinstance(kind, type)
-        and issubclass(kind, base)
-        and model.forward.__name__ != "_forward_unimplemented"  # of nn.Module
-    )
 
 
 CATALOGUES: dict[str, Callable[[ModuleType, str], Iterator[Model]]] = {
