@@ -60,14 +60,9 @@ def compiler() -> tuple[str, ...]:
 
 
 def _folder(scratch: str = "", include: Path | None = None) -> Path:
-    """Return the folder of this process and its forks, made at the first call."""
-    if not _FOLDER:
-        _FOLDER.append(_fill_folder(scratch, include))
-    return _FOLDER[0]
-
-
-def _fill_folder(scratch: str, include: Path | None) -> Path:
-    """Compile, once for a process and its forks, the threads and the headers that every kernel includes."""
+    """Return the folder of this process and its forks: the threads and the headers, compiled at the first call."""
+    if _FOLDER:
+        return _FOLDER[0]
     if (include or torch_headers()) is None:
         raise UsageError(
             "the kernels cannot be run: torch has no Metal headers here",
@@ -87,6 +82,7 @@ def _fill_folder(scratch: str, include: Path | None) -> Path:
     prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "metal_entry.h"}"\n')
     # Both GCC and Clang take prefix.h.gch for prefix.h.
     run(*compiler(), *_includes(folder), "-x", "c++-header", str(prefix), "-o", f"{prefix}.gch")
+    _FOLDER.append(folder)
     return folder
 
 
@@ -122,17 +118,9 @@ def shared_library(source: str) -> Path:
     path = folder / f"kernels-{os.getpid()}-{next(_numbers)}"
     text, library = path.with_suffix(".cpp"), path.with_suffix(".so")
     text.write_text(source)
-    run(
-        *(
-            *compiler(),
-            *_includes(folder),
-            "-include",
-            str(folder / "prefix.h"),
-            "-shared",
-            str(text),
-        ),
-        *(str(folder / "threads.o"), "-o", str(library), "-lm"),
-    )
+    prefix = ("-include", str(folder / "prefix.h"))
+    linked = ("-shared", str(text), str(folder / "threads.o"), "-o", str(library), "-lm")
+    run(*compiler(), *_includes(folder), *prefix, *linked)
     return library
 
 

@@ -3,7 +3,6 @@
 import functools
 import importlib.util
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ from opcheck.features.compile.compile_records import (
     CompileFailure,
     MetalKernel,
     SideGraph,
-    TriedVariant,
 )
 from opcheck.model.records import SourceLocation
 
@@ -122,19 +120,19 @@ def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> Co
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
     index = _index(include)
-    return replace(
-        compiled,
-        tried=tuple(_check_variant(index, tried, include) for tried in compiled.tried),
-        not_checked=(*compiled.not_checked, NOT_PROVEN),
+
+    def with_errors(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
+        return tuple(
+            replace(graph, failures=(*graph.failures, *_check(index, graph.kernels, include)))
+            for graph in graphs
+        )
+
+    tried = (
+        replace(each, side=with_errors(each.side), side_again=with_errors(each.side_again))
+        for each in compiled.tried
     )
-
-
-def _check_variant(index: Any, tried: TriedVariant, include: Path | None) -> TriedVariant:
-    def graphs(side: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
-        pairs = ((graph, _check(index, graph.kernels, include)) for graph in side)
-        return tuple(replace(graph, failures=(*graph.failures, *wrong)) for graph, wrong in pairs)
-
-    return replace(tried, side=graphs(tried.side), side_again=graphs(tried.side_again))
+    not_checked = (*compiled.not_checked, NOT_PROVEN)
+    return replace(compiled, tried=tuple(tried), not_checked=not_checked)
 
 
 def check(graph: SideGraph, include: Path | None = None) -> tuple[CompileFailure, ...]:
@@ -216,7 +214,13 @@ def _library(
         place = _place(diagnostic, kernels, text)
         message = diagnostic.spelling.replace(_DOUBLE, "no double")
         if place is not None:
-            failures[_failure(message, place)] = None
+            failure = CompileFailure(
+                kind="shader",
+                message=f"{place.kernel.name}, line {place.line}: {message}: {place.text}",
+                op=place.kernel.name,
+                location=_blamed_line(place),
+            )
+            failures[failure] = None
         elif not failures:
             # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
             # a kernel leads to, it is a second error of the same instantiation; Clang has no way for it.)
@@ -225,15 +229,6 @@ def _library(
                 None
             )
     yield from failures
-
-
-def _failure(message: str, place: _KernelLine) -> CompileFailure:
-    return CompileFailure(
-        kind="shader",
-        message=f"{place.kernel.name}, line {place.line}: {message}: {place.text}",
-        op=place.kernel.name,
-        location=_blamed_line(place),
-    )
 
 
 def _place(
@@ -266,23 +261,21 @@ THREADGROUP = 32 * 1024
 
 def lint(graph: SideGraph) -> Iterator[CompileFailure]:
     """Yield what a Mac would refuse of this graph's kernels."""
-    names = Counter(kernel.name for kernel in graph.kernels)
+    alike: dict[str, list[MetalKernel]] = {}
     for kernel in graph.kernels:
-        line = next((node.location for node in kernel.nodes if node.location), None)
+        alike.setdefault(kernel.name, []).append(kernel)
         for message in (*_exceeded_limits(kernel), *_misused_names(kernel)):
-            yield CompileFailure(kind="shader", message=message, op=kernel.name, location=line)
-    for name, count in names.items():
-        if count > 1:
-            kernels = [kernel for kernel in graph.kernels if kernel.name == name]
-            line = next(
-                (node.location for alike in kernels for node in alike.nodes if node.location), None
-            )
-            yield CompileFailure(
-                kind="shader",
-                message=f"{count} kernels of one library are called {name}: Metal takes a name once",
-                op=name,
-                location=line,
-            )
+            yield _refusal(message, (kernel,))
+    for name, kernels in alike.items():
+        if len(kernels) > 1:
+            count = f"{len(kernels)} kernels of one library are called {name}"
+            yield _refusal(f"{count}: Metal takes a name once", kernels)
+
+
+def _refusal(message: str, kernels: Sequence[MetalKernel]) -> CompileFailure:
+    nodes = (node for kernel in kernels for node in kernel.nodes)
+    line = next((node.location for node in nodes if node.location), None)
+    return CompileFailure(kind="shader", message=message, op=kernels[0].name, location=line)
 
 
 def _exceeded_limits(kernel: MetalKernel) -> Iterator[str]:

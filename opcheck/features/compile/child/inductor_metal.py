@@ -78,8 +78,8 @@ class SideCompiler:
         return compilation.compile_graph(gm, example_inputs, self._inner)
 
     def _inner(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
-        phase = "backward" if kwargs.get("is_backward") else "forward"
-        phase = "inference" if kwargs.get("is_inference") else phase
+        phases = {"is_inference": "inference", "is_backward": "backward"}
+        phase = next((phases[name] for name in phases if kwargs.get(name)), "forward")
         made: list[Any] = []
         with (
             on_cpu() if self._run_metal else contextlib.nullcontext(),

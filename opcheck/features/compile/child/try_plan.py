@@ -110,15 +110,12 @@ def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariant
 def _use_backend(plan: CompilePlan) -> str:
     """Let Inductor write Metal as the target does; return why it cannot."""
     # With --exact the installed torch is the target's.
-    own = plan.backend and Version.parse(str(torch.__version__)) == Version.parse(
-        plan.backend_release
-    )
-    if not plan.backend or own:
-        return ""
-    try:
-        compilation.use_metal_backend(Path(plan.backend) / BACKEND)
-    except UnsupportedTorchError as error:
-        return f"the Metal backend of torch {plan.backend_release} does not work with it: {error.message}"
+    release = plan.backend_release
+    if plan.backend and Version.parse(str(torch.__version__)) != Version.parse(release):
+        try:
+            compilation.use_metal_backend(Path(plan.backend) / BACKEND)
+        except UnsupportedTorchError as error:
+            return f"the Metal backend of torch {release} does not work with it: {error.message}"
     return ""
 
 
@@ -142,10 +139,9 @@ def _without_training(
             context=f"model {name}",
             hint="compile it for inference: --mode inference",
         )
-    why = (
-        f"the model is fixed for inference ({kind})" if kind else "no parameter requires a gradient"
-    )
-    return replace(plan, variants=left), (f"training: {why}",)
+    why = f"the model is fixed for inference ({kind})" if kind else ""
+    reason = f"training: {why or 'no parameter requires a gradient'}"
+    return replace(plan, variants=left), (reason,)
 
 
 def _module(model: Callable[..., Any]) -> torch.nn.Module:
@@ -156,9 +152,8 @@ def _refuse(variant: Variant, known: Sequence[str], lacking: str) -> TriedVarian
     """Return what needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
     release = str(torch.__version__).partition("+")[0]
     if variant.metal and lacking:
-        failure = CompileFailure(
-            kind="harness", message=f"not checked on torch {release}: {lacking}", ours=True
-        )
+        message = f"not checked on torch {release}: {lacking}"
+        failure = CompileFailure(kind="harness", message=message, ours=True)
         return TriedVariant(variant=variant, outcome="could not tell", failure=failure)
     if variant.backend in known or variant.backend == AOTINDUCTOR:
         return None
