@@ -1,6 +1,7 @@
 """The answer to ``opcheck history`` as a page: the steps of the usual overload first, the rest in sections."""
 
 from collections.abc import Collection, Iterator
+from itertools import groupby
 
 from opcheck.common.text import plural
 from opcheck.lookup.operator_history import HistoryAnswer, OverloadHistory, Step
@@ -42,22 +43,14 @@ def _status(step: Step) -> str:
 
 def _headline(overload: OverloadHistory) -> str:
     """Return the statuses with the release that brought each: ``CPU fallback, always in 1.13; native since 2.3``."""
-    steps = _changes_of_status(overload)
+    groups = (list(group) for _, group in groupby(overload.steps, key=_status))
+    steps = [group[0] for group in groups]
     if not steps:
         return "in no release of the lists"
     first, *later = (_status(step) for step in steps)
     if not later:
         return f"{first} since {steps[0].torch}"
     return f"{first} in {steps[0].torch}, {later[-1]} since {steps[-1].torch}"
-
-
-def _changes_of_status(overload: OverloadHistory) -> list[Step]:
-    """Return the steps at which the status changed."""
-    steps: list[Step] = []
-    for step in overload.steps:
-        if not steps or _status(step) != _status(steps[-1]):
-            steps.append(step)
-    return steps
 
 
 def _facts(overload: OverloadHistory, room: int) -> list[tuple[str, Words]]:

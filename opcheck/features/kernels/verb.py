@@ -121,16 +121,8 @@ def run_kernels(
         output = replace(output, path="")
     output.deliver(tested, page.document)
     if tested.ended:
-        return _end(tested)
+        return ENDED.get(tested.ended, 3)
     return 1 if any(outcome.verdict == "wrong" for outcome in tested.outcomes) else 0
-
-
-def _end(tested: KernelRun) -> int:
-    """Note that a run was ended, and return its exit code."""
-    streams.note(
-        f"{tested.ended} ended the run: {tested.lacking:,} kernels were not run; the same command continues from there"
-    )
-    return ENDED.get(tested.ended, 3)
 
 
 @verb("issue", parent=command)
@@ -148,7 +140,7 @@ def issue(
 
     tested = _run(target.torch, progress, dtype, operation, operations=(operation,), jobs=1)
     if tested.ended:
-        return _end(tested)
+        return ENDED.get(tested.ended, 3)
     text = issues.text(tested, operation)
     if not text:
         streams.note(
@@ -182,7 +174,12 @@ def _run(
         tested = kernel_child.run(
             library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen
         )
-    if not tested.outcomes and not tested.ended:
+    if tested.ended:
+        missing = f"{tested.lacking:,} kernels were not run"
+        streams.note(
+            f"{tested.ended} ended the run: {missing}; the same command continues from there"
+        )
+    elif not tested.outcomes:
         raise UsageError(
             f"torch {tested.torch} has no such kernel",
             context=request,

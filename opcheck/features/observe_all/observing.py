@@ -208,7 +208,14 @@ def _call(arguments: Sequence[str], answer: Path) -> None:
     Raises:
         ValueError: it left no answer.
     """
-    done = subprocess.run(
+    done = _python(*arguments)
+    if not answer.is_file():
+        last = [line for line in done.stderr.strip().splitlines() if line.strip()][-4:]
+        raise ValueError(" ".join(last) or f"exit code {done.returncode}")
+
+
+def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
@@ -216,9 +223,6 @@ def _call(arguments: Sequence[str], answer: Path) -> None:
         check=False,
         timeout=_SECONDS,
     )
-    if not answer.is_file():
-        last = [line for line in done.stderr.strip().splitlines() if line.strip()][-4:]
-        raise ValueError(" ".join(last) or f"exit code {done.returncode}")
 
 
 #: By the headline of a prediction without the fallback variable, how the run ends.
@@ -261,13 +265,7 @@ def gather_host(mac: ThisMac) -> Host:
     """
     if mac.stand_in:
         return Host(torch=mac.torch, macos=mac.macos, chip="emulated", gpu="emulated")
-    done = subprocess.run(
-        [sys.executable, "-m", "opcheck", "doctor", "--gather"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_SECONDS,
-    )
+    done = _python("-m", "opcheck", "doctor", "--gather")
     try:
         facts = json.loads(done.stdout)
     except ValueError as error:
@@ -305,21 +303,21 @@ def rows_of_probe(evidence: EvidenceFile, host: Host, lists: OpLists) -> Sequenc
         except OpcheckError:
             return None
 
-    return [row for result in evidence.results for row in _rows_of_result(result, predict)]
-
-
-def _rows_of_result(result: Result, predict: object) -> Iterator[HostRow]:
-    for op, observed in _list_observed(result):
-        answered: Answer | None = predict(op, result.dtype)  # type: ignore[operator]
-        yield HostRow(
-            subject=result.opinfo,
-            op=op,
-            dtypes=(result.dtype,),
-            predicted=_predict(answered, observed) if answered else "unknown",
-            observed=observed,
-            count=max(result.samples, 1),
-            text=result.text if op == result.op or not result.op else "",
-        )
+    rows = []
+    for result in evidence.results:
+        for op, observed in _list_observed(result):
+            answered = predict(op, result.dtype)
+            row = HostRow(
+                subject=result.opinfo,
+                op=op,
+                dtypes=(result.dtype,),
+                predicted=_predict(answered, observed) if answered else "unknown",
+                observed=observed,
+                count=max(result.samples, 1),
+                text=result.text if op == result.op or not result.op else "",
+            )
+            rows.append(row)
+    return rows
 
 
 def _list_observed(result: Result) -> Iterator[tuple[str, str]]:

@@ -63,26 +63,18 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
 def _headline(answer: Answer, main: OverloadAnswer) -> str:
     target = answer.target
     dtype = f" ({target['dtype']})" if target["dtype"] else ""
-    text = f"{answer.op}{dtype}: {wording.label(answer.status, answer.kind)}"
-    text += f" on torch {target['torch']}, macOS {target['macos']}"
-    if answer.status == "native":
-        text += f" (since {main.since})"
-    elif answer.first_native:
-        text += f" (first native in {answer.first_native})"
-    modes = {
-        name: state for name, state in answer.modes.items() if status_of(state) != status_of(main)
-    }
-    return "; ".join(
-        filter(
-            None,
-            (
-                text,
-                wording.by_state(modes),
-                "" if answer.limit.startswith("wrong") else answer.limit,
-                *_wrong(answer, main),
-            ),
-        )
-    )
+    since = f" (first native in {answer.first_native})" if answer.first_native else ""
+    since = f" (since {main.since})" if answer.status == "native" else since
+    label = wording.label(answer.status, answer.kind)
+    texts = [
+        f"{answer.op}{dtype}: {label} on torch {target['torch']}, macOS {target['macos']}{since}",
+        wording.by_state(
+            {n: s for n, s in answer.modes.items() if status_of(s) != status_of(main)}
+        ),
+        "" if answer.limit.startswith("wrong") else answer.limit,
+        *_wrong(answer, main),
+    ]
+    return "; ".join(filter(None, texts))
 
 
 def _wrong(answer: Answer, main: OverloadAnswer) -> Iterator[str]:
@@ -214,14 +206,9 @@ def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[Block]:
     for lines, group in wording.by_release(main.releases):
         spans = [f"{target['macos']}"] if len(main.releases) == 1 else wording.systems(group)
         for number, (cell, span) in enumerate(zip(group, spans, strict=True)):
-            rows.append(
-                (
-                    lines if number == 0 else "",
-                    span,
-                    wording.label(cell.status, cell.kind),
-                    wording.differing(cell.status, cell.kind, cell.dtypes),
-                )
-            )
+            differing = wording.differing(cell.status, cell.kind, cell.dtypes)
+            label = wording.label(cell.status, cell.kind)
+            rows.append(("" if number else lines, span, label, differing))
     columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
     yield Table(("torch", "macOS", *columns), tuple(rows), prose=(3,))
 

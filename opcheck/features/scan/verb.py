@@ -33,6 +33,23 @@ if TYPE_CHECKING:
     from opcheck.source.fixing import FileChange, Fixed
 
 
+_NO_PATH = (
+    "no path to read",
+    "opcheck scan",
+    'give files or directories, or paths = ["src"] in [tool.opcheck.scan]',
+)
+_NO_BASELINE = (
+    "there is no baseline to update",
+    "--update-baseline",
+    "name its file: --baseline FILE",
+)
+_NO_FIX = (
+    "there is nothing to fix unsafely",
+    "--unsafe-fixes",
+    "add --diff to see the changes, or --fix to make them",
+)
+
+
 @verb("scan", table="scan")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 def command(
@@ -65,9 +82,13 @@ def command(
     from opcheck.source.engine import Filters, scan
     from opcheck.source.fixing import fix as correct
 
-    _require(bool(paths), _NO_PATH)
-    _require(bool(baseline) or not update_baseline, _NO_BASELINE)
-    _require(fix or diff or not unsafe_fixes, _NO_FIX)
+    for is_missing, (message, context, hint) in (
+        (not paths, _NO_PATH),
+        (update_baseline and not baseline, _NO_BASELINE),
+        (unsafe_fixes and not (fix or diff), _NO_FIX),
+    ):
+        if is_missing:
+            raise UsageError(message, context=context, hint=hint)
     filters = Filters(exclude, select, tuple(config.ignore_entries(Path.cwd())))
     chosen = list(paths), target.target(load()), filters
     fixed = correct(*chosen, unsafe=unsafe_fixes) if diff or fix else None
@@ -88,29 +109,6 @@ def command(
     if any(report.totals[level] for level in list_failing(fail_on)):
         return 1
     return COULD_NOT_TELL if report.problems or not is_whole else 0
-
-
-_NO_PATH = (
-    "no path to read",
-    "opcheck scan",
-    'give files or directories, or paths = ["src"] in [tool.opcheck.scan]',
-)
-_NO_BASELINE = (
-    "there is no baseline to update",
-    "--update-baseline",
-    "name its file: --baseline FILE",
-)
-_NO_FIX = (
-    "there is nothing to fix unsafely",
-    "--unsafe-fixes",
-    "add --diff to see the changes, or --fix to make them",
-)
-
-
-def _require(given: bool, otherwise: tuple[str, str, str]) -> None:
-    if not given:
-        message, context, hint = otherwise
-        raise UsageError(message, context=context, hint=hint)
 
 
 def _show(fixed: Fixed, output: OutputOptions) -> int:
@@ -136,29 +134,20 @@ def _write(fixed: Fixed) -> bool:
     Raises:
         UsageError: a new file that changed files import cannot be written; nothing was changed.
     """
+    written, failures = [], []
     # New files first.
-    changes = sorted(fixed.changes, key=lambda change: bool(change.before))
-    failures = [_rewritten(change) for change in changes]
-    written = [change for change, failure in zip(changes, failures, strict=True) if not failure]
+    for change in sorted(fixed.changes, key=lambda each: bool(each.before)):
+        try:
+            rewrite(change.path, *change.contents())
+            written.append(change)
+        except UsageError as error:
+            if not change.before:
+                raise
+            failures.append(f"{change.path.as_posix()}: not fixed: {error}")
     _tell(fixed, "fixed", written)
-    for failure in filter(None, failures):
+    for failure in failures:
         streams.note(failure)
-    return not fixed.problems and not any(failures)
-
-
-def _rewritten(change: FileChange) -> str:
-    """Write a file; return why that failed, or an empty text.
-
-    Raises:
-        UsageError: it is a new file, and cannot be written.
-    """
-    try:
-        rewrite(change.path, *change.contents())
-    except UsageError as error:
-        if not change.before:
-            raise
-        return f"{change.path.as_posix()}: not fixed: {error}"
-    return ""
+    return not fixed.problems and not failures
 
 
 def _tell(fixed: Fixed, what: str, changes: Sequence[FileChange]) -> None:

@@ -1,6 +1,5 @@
 """``opcheck verify``: compares a prediction with a Mac's observation; with ``--here``, this Mac, in one command."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +56,8 @@ def command(
     verbose: Annotated[bool, VERBOSE] = False,
 ) -> int:
     """Compare them, write the result, return the exit code."""
+    from opcheck.orchestrator import audit
+
     lists = load()
     if here:
         if observation:
@@ -72,7 +73,7 @@ def command(
         else:
             request = request_of(prediction, target_here(target).target(lists), capture)
             with ProgressOptions(verbose=verbose).shown() as say:
-                predicted = _audit(request, lists, say)
+                predicted = audit(request, lists, progress=say)
                 verified = this.verify_model(request, predicted, mac, lists, say)
         verification = verified.verification
         keep(verified, Path(folder), lists)
@@ -93,14 +94,6 @@ def command(
     return exit_code(verification)
 
 
-def _audit(
-    request: CaptureRequest, lists: OpLists, progress: Callable[[str], None] | None = None
-) -> Report:
-    from opcheck.orchestrator import audit
-
-    return audit(request, lists, progress=progress)
-
-
 def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: OpLists) -> Report:
     if name.endswith(_REPORTS):
         if inputs:
@@ -116,6 +109,8 @@ def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: Op
             context=name,
             hint="a .json or .yaml report of opcheck audit, or a model such as file.py:attribute",
         )
+    from opcheck.orchestrator import audit
+
     request = CaptureRequest(
         model=name,
         torch=target.torch,
@@ -123,4 +118,4 @@ def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: Op
         cpu_fallback=target.cpu_fallback,
         inputs=inputs,
     )
-    return _audit(request, lists)
+    return audit(request, lists)

@@ -198,7 +198,9 @@ class HubListing:
         )
         self._commit = str(info.sha)
         self.names = sorted(
-            entry.rfilename for entry in info.siblings or () if _is_inside(entry.rfilename)
+            name
+            for name in (entry.rfilename for entry in info.siblings or ())
+            if not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
         )
 
     def _ask(self, request: Callable[[Any], Any]) -> Any:
@@ -237,10 +239,6 @@ class HubListing:
             lambda hub: _RemoteFile(hub, self._name.repository, name, self._commit, self._until)
         )
         yield open_fetched(remote.fetch, remote.size, _BLOCK), remote.size
-
-
-def _is_inside(name: str) -> bool:
-    return not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
 
 
 class _RemoteFile:
