@@ -246,29 +246,21 @@ def settings(
         OpcheckError: a range that comes to nothing (ranges.py).
     """
     models = _models(tables.get("models", ()), where)
-    named = of_kind(
-        TargetsTable, entries(tables.get("targets", ()), f"{where} targets"), "targets", where
-    )
-    for entry in named:
-        _check(entry, f"{where} targets {entry.name}".strip(), Policy)
-    one_of(
-        (name for model in models for name in model.targets),
-        {entry.name for entry in named if entry.name},
-        f"{where} models: targets",
-        "target",
-    )
+    place = f"{where} targets"
+    listed = of_kind(TargetsTable, entries(tables.get("targets", ()), place), "targets", where)
+    for entry in listed:
+        _check(entry, f"{place} {entry.name}".strip(), Policy)
+    names = {entry.name for entry in listed if entry.name}
+    wanted = [name for model in models for name in model.targets]
+    one_of(wanted, names, f"{where} models: targets", "target")
     if environment:
-        known = {name for entry in named for name in entry.environments}
+        known = {name for entry in listed for name in entry.environments}
         one_of([environment], known, f"--environment {environment}", "environment")
-        named = tuple(entry for entry in named if environment in entry.environments)
-    chosen = (targets,) if targets else named or (Targets(),)
+        listed = tuple(entry for entry in listed if environment in entry.environments)
+    chosen = (targets,) if targets else listed or (Targets(),)
     planned, left_out = _plan_targets(chosen, where, lists)
-    return GateSettings(
-        models=models,
-        targets=planned,
-        ignores=read_ignores(tables.get("ignore", ()), where),
-        left_out=left_out,
-    )
+    ignores = read_ignores(tables.get("ignore", ()), where)
+    return GateSettings(models=models, targets=planned, ignores=ignores, left_out=left_out)
 
 
 def policy(model: GateModel, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:

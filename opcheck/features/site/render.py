@@ -211,11 +211,10 @@ def check(output: Path) -> None:
         there = next(path for path in (output, *output.absolute().parents) if os.path.lexists(path))
         if not there.is_dir():
             raise _refusal("not a folder", there)
-        if there != output:
-            return
+        paths = output.rglob("*") if there == output else ()
         present = {
             path.relative_to(output).as_posix()
-            for path in output.rglob("*")
+            for path in paths
             if path.is_symlink() or not path.is_dir()
         }
         if not present:
@@ -227,10 +226,9 @@ def check(output: Path) -> None:
         raise _refusal(f"the folder cannot be read: {error}", output) from error
     others = sorted(present - {*ours.files, MARKER})
     if ours.schema != SCHEMA or others:
-        named = ", ".join(others[:3]) if others else MARKER
-        raise _refusal(
-            f"the folder has files that are not part of an earlier site: {named}", output
-        )
+        named = ", ".join(others[:3]) or MARKER
+        foreign = f"the folder has files that are not part of an earlier site: {named}"
+        raise _refusal(foreign, output)
 
 
 def write(output: Path, files: Mapping[str, str]) -> None:

@@ -104,6 +104,7 @@ class Sweep:
     def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
         """Return the models with a call of these overloads that is not native, the worst first."""
         rows = [row for op in overloads for row in self._by_op.get(op, ())]
+        groups = _group_by(rows, lambda row: (row["model"], row["mode"], _state(row)))
         operators = [
             ModelOf(
                 model=model,
@@ -112,13 +113,9 @@ class Sweep:
                 calls=max(row["calls"] for row in group),
                 targets=_targets(map(_target_of, group)),
             )
-            for (model, mode, state), group in _group_by(
-                rows, lambda row: (row["model"], row["mode"], _state(row))
-            ).items()
+            for (model, mode, state), group in groups.items()
         ]
-        operators.sort(
-            key=lambda operator: (-STATES.index(operator.state), operator.model, operator.mode)
-        )
+        operators.sort(key=lambda each: (-STATES.index(each.state), each.model, each.mode))
         return tuple(operators)
 
     def users(self, overloads: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -190,27 +187,28 @@ def read(folder: Path) -> Sweep:
     about: dict[str, Any] = {}
     for name, columns in TABLES.items():
         path = folder / f"{name}.parquet"
-        if not path.is_file():
-            raise _no_sweep(f"the sweep has no table {name}", path)
+        problem = "" if path.is_file() else f"the sweep has no table {name}"
         try:
-            table = parquet.read_table(path)
-            missing = [column.name for column in columns if column.name not in table.column_names]
-            about = json.loads((table.schema.metadata or {}).get(b"opcheck", b"{}"))
+            table = None if problem else parquet.read_table(path)
+            about = (
+                json.loads((table.schema.metadata or {}).get(b"opcheck", b"{}")) if table else {}
+            )
         except (OSError, ValueError, ArrowException) as error:
-            raise _no_sweep(f"cannot read a table of the sweep: {error}", path) from error
-        if missing or about.get("format", FORMAT) != FORMAT:
-            mismatch = f"has no column {missing[0]}" if missing else "is of another version"
-            raise _no_sweep(f"a table of the sweep {mismatch}", path)
-        tables[name] = table.to_pylist()
+            table, problem = None, f"cannot read a table of the sweep: {error}"
+        if table is not None:
+            missing = [each.name for each in columns if each.name not in table.column_names]
+            if missing:
+                problem = f"a table of the sweep has no column {missing[0]}"
+            elif about.get("format", FORMAT) != FORMAT:
+                problem = "a table of the sweep is of another version"
+            tables[name] = table.to_pylist()
+        if problem:
+            raise UsageError(
+                " ".join(problem.split()),
+                context=str(path),
+                hint="name the folder of an opcheck sweep of this version that has come to its end",
+            )
     return Sweep(tables, about)
-
-
-def _no_sweep(message: str, path: Path) -> UsageError:
-    return UsageError(
-        " ".join(message.split()),
-        context=str(path),
-        hint="name the folder of an opcheck sweep of this version that has come to its end",
-    )
 
 
 def _target_of(row: Row) -> At:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -100,12 +99,7 @@ class Folder:
             raise
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._lock.give()
 
     def begin(self, what: SweepDescription) -> None:
@@ -162,24 +156,20 @@ def _marker(path: Path) -> dict[str, Any] | None:
     Raises:
         UsageError: it is not the folder of a sweep.
     """
-    file = path / ABOUT
+    problem = f"{ABOUT} does not describe a sweep"
     try:
-        content = documents.read(file, follow=False)
+        content = documents.read(path / ABOUT, follow=False)
         description: dict[str, Any] = documents.from_json(content, dict[str, Any])
+        if [type(description.get(key)) for key in ("format", "opcheck")] == [int, str]:
+            return description
     except DocumentError as error:
         if error.missing and all(each.name == LOCK for each in path.iterdir()):
             return None
-        foreign = "this folder is not that of a sweep, and not empty"
-        damaged = f"the folder's description is damaged: {error}"
-        raise _not_ours(foreign if error.missing else damaged, path) from error
-    if [type(description.get(key)) for key in ("format", "opcheck")] != [int, str]:
-        raise _not_ours(f"{ABOUT} does not describe a sweep", path)
-    return description
-
-
-def _not_ours(message: str, path: Path) -> UsageError:
-    return UsageError(
-        message,
+        problem = f"the folder's description is damaged: {error}"
+        if error.missing:
+            problem = "this folder is not that of a sweep, and not empty"
+    raise UsageError(
+        problem,
         context=str(path),
         hint="name another folder with --folder; it is made where there is none",
     )
@@ -239,17 +229,18 @@ def _place(path: Path, key: str) -> Path:
 
 def _forget(path: Path) -> None:
     """Delete the results and the tables, by the names that a sweep gives them; no link is followed."""
-    for folder in _real_folders(path / RESULTS):
-        for result in folder.iterdir() if _PART.fullmatch(folder.name) else ():
-            if _RESULT.fullmatch(result.name) and result.name.startswith(folder.name):
-                result.unlink()
+    results = path / RESULTS
+    for folder in results.iterdir() if _is_real(results) else ():
+        if _is_real(folder) and _PART.fullmatch(folder.name):
+            for result in folder.iterdir():
+                if _RESULT.fullmatch(result.name) and result.name.startswith(folder.name):
+                    result.unlink()
     for name in TABLES:
         (path / f"{name}.parquet").unlink(missing_ok=True)
 
 
-def _real_folders(folder: Path) -> list[Path]:
-    entries = folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ()
-    return [each for each in entries if each.is_dir() and not each.is_symlink()]
+def _is_real(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def _explain_write(path: Path) -> AbstractContextManager[None]:
