@@ -170,14 +170,14 @@ def _routes_differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
 
 def _step(line: str, before: _ReleaseProperties | None, now: _ReleaseProperties) -> Step:
     if before is None:
-        change = "first"
-        changed = tuple(f"{op}: {value}" for op, value in now.registrations.items())
+        change, changed = "first", [f"{op}: {value}" for op, value in now.registrations.items()]
         if now.state.status == "native" and now.route.route != "unknown":
-            changed += (f"computed by: {route_words(now.route)}",)
+            changed.append(f"computed by: {route_words(now.route)}")
     else:
         change = "better" if now.severity < before.severity else "worse"
         change = "same" if now.severity == before.severity else change
-        changed = tuple(_changes(before, now))
+        changed = [*_changes(before, now)]
+    old = before.dtypes if before else {}
     return Step(
         torch=line,
         status=now.state.status,
@@ -185,12 +185,8 @@ def _step(line: str, before: _ReleaseProperties | None, now: _ReleaseProperties)
         because=now.because,
         route=now.route.route,
         change=change,
-        changed=changed,
-        dtypes={
-            name: state
-            for name, state in now.dtypes.items()
-            if before is None or before.dtypes[name] != state
-        },
+        changed=tuple(changed),
+        dtypes={name: state for name, state in now.dtypes.items() if old.get(name) != state},
     )
 
 

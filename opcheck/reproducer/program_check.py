@@ -191,14 +191,13 @@ def _emulate(chosen: ChosenFinding, path: Path) -> _Emulated:
     report, calls = chosen.report, chosen.calls
     assert calls is not None
     answer = path.with_suffix(".json")
-    code, _, error = _run(
-        [
-            *("-m", "opcheck", "run", "--emulate", "--quiet"),
-            *("--torch", report.target.torch, "--macos", report.target.macos),
-            "--fallback" if report.target.cpu_fallback else "--no-fallback",
-            *("--format", "json", "--output", str(answer), str(path)),
-        ]
+    words = (
+        *("-m", "opcheck", "run", "--emulate", "--quiet"),
+        *("--torch", report.target.torch, "--macos", report.target.macos),
+        "--fallback" if report.target.cpu_fallback else "--no-fallback",
+        *("--format", "json", "--output", str(answer), str(path)),
     )
+    code, _, error = _run(words)
     target = f"an emulated Mac with torch {report.target.torch} and macOS {report.target.macos}"
     if not answer.exists():
         why = _last_line(error) or f"exit code {code}"
@@ -206,19 +205,16 @@ def _emulate(chosen: ChosenFinding, path: Path) -> _Emulated:
     try:
         groups = read(str(answer)).groups
     except OpcheckError as damaged:
-        return _Emulated(
-            same=None, note=f"the report of {target} cannot be read ({damaged.message})."
-        )
-    if any(_is_same(calls, group) for group in groups):
-        more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
-        more = more if chosen.silent else ""
-        more = " (whether it raises, only a Mac shows)" if chosen.uncertain else more
-        return _Emulated(
-            same=True, note=f"{target} does the same{more}.", raised=_raised_text(error)
-        )
-    return _Emulated(
-        same=False, note=f"{target} does not do the same: the call alone is not the reason."
-    )
+        note = f"the report of {target} cannot be read ({damaged.message})."
+        return _Emulated(same=None, note=note)
+    if not any(_is_same(calls, group) for group in groups):
+        note = f"{target} does not do the same: the call alone is not the reason."
+        return _Emulated(same=False, note=note)
+    more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
+    more = more if chosen.silent else ""
+    more = " (whether it raises, only a Mac shows)" if chosen.uncertain else more
+    raised = _raised_text(error)
+    return _Emulated(same=True, note=f"{target} does the same{more}.", raised=raised)
 
 
 def _is_same(expected: CallGroup, emulated: CallGroup) -> bool:
@@ -244,11 +240,8 @@ def _raised_text(error: str) -> str:
         name, colon, _ = line.partition(": ")
         if colon and name.isidentifier() and name.endswith(("Error", "Exception")):
             return line
-    for line in lines:
-        _, separator, text = line.partition("UserWarning: ")
-        if separator:
-            return f"UserWarning: {text}"
-    return ""
+    warnings = (line.partition("UserWarning: ") for line in lines)
+    return next((f"UserWarning: {text}" for _, word, text in warnings if word), "")
 
 
 def _last_line(text: str) -> str:

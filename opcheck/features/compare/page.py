@@ -106,14 +106,9 @@ def _operators(comparison: DeviceComparison) -> Iterator[Block]:
     worst: dict[str, float] = {}
     for wrong in comparison.wrong:
         worst[wrong.op] = max(worst.get(wrong.op, 0.0), inf if wrong.error is None else wrong.error)
-    errors = {
-        operator.op: max(operator.error or 0.0, worst.get(operator.op, 0.0))
-        for operator in comparison.operators
-    }
-    rows = sorted(
-        comparison.operators, key=lambda operator: (operator.op not in worst, -errors[operator.op])
-    )
-    compared = [row for row in rows if row.op in worst or row.error is not None]
+    errors = {o.op: max(o.error or 0.0, worst.get(o.op, 0.0)) for o in comparison.operators}
+    compared = [o for o in comparison.operators if o.op in worst or o.error is not None]
+    compared.sort(key=lambda each: (each.op not in worst, -errors[each.op]))
     heads = ("operator", "calls", "wrong", "loose", "tolerances", "not compared")
     cells = (_operator(operator, errors[operator.op]) for operator in compared[:_MOST])
     yield Table(heads, tuple(cells), code=(0,))

@@ -68,12 +68,13 @@ def _record(name: str) -> type[msgspec.Struct]:
     Raises:
         UsageError: no document has that name.
     """
-    if name and name not in documents():
+    known = documents()
+    if name and name not in known:
         raise UsageError(
             f"no saved document is called {name!r}",
             context="opcheck explain schema",
-            hint=f"known: {', '.join(documents())}",
+            hint=f"known: {', '.join(known)}",
         )
-    module, _, kind = documents()[name or "report"].partition(":")
+    module, _, kind = known[name or "report"].partition(":")
     record: type[msgspec.Struct] = getattr(import_module(module), kind)
     return record

@@ -232,11 +232,10 @@ def _refuse_other(before: EvidenceFile | None, machine: Machine, settings: Setti
     """Refuse to add results to the file of another machine."""
     if before is None:
         return
-    own = {**msgspec.to_builtins(machine), **msgspec.to_builtins(settings)}
-    theirs = {**msgspec.to_builtins(before.machine), **msgspec.to_builtins(before.settings)}
-    texts = [
-        f"{name} {theirs[name]}, here {own[name]}" for name in own if own[name] != theirs[name]
-    ]
+    plain = msgspec.to_builtins
+    own = plain(machine) | plain(settings)
+    theirs = plain(before.machine) | plain(before.settings)
+    texts = [f"{n} {theirs[n]}, here {own[n]}" for n in own if own[n] != theirs[n]]
     if texts:
         raise InputError(
             f"the evidence is of another run: {'; '.join(texts[:3])}",

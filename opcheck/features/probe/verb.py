@@ -71,12 +71,13 @@ def command(
         if path is not None and is_evidence:
             write_text(path, write(evidence, (), name))
 
+    settings = device_evidence.Settings(
+        samples=samples, seconds=time_limit, cpu_fallback=target.fallback
+    )
     with progress.shown() as say:
         evidence = prober.probe(
             setup,
-            device_evidence.Settings(
-                samples=samples, seconds=time_limit, cpu_fallback=target.fallback
-            ),
+            settings,
             before=before,
             limit=limit or 0,
             jobs=jobs,

@@ -190,9 +190,8 @@ def read(folder: Path) -> Sweep:
         problem = "" if path.is_file() else f"the sweep has no table {name}"
         try:
             table = None if problem else parquet.read_table(path)
-            about = (
-                json.loads((table.schema.metadata or {}).get(b"opcheck", b"{}")) if table else {}
-            )
+            if table is not None:
+                about = json.loads((table.schema.metadata or {}).get(b"opcheck", b"{}"))
         except (OSError, ValueError, ArrowException) as error:
             table, problem = None, f"cannot read a table of the sweep: {error}"
         if table is not None:
