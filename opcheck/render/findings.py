@@ -176,24 +176,17 @@ def sarif(log: FindingLog) -> str:
     }
     run: dict[str, Any] = {"tool": {"driver": driver}, "automationDetails": {"id": log.id}}
     if log.exit_code is not None:
-        run["invocations"] = [
-            {
-                "executionSuccessful": not log.failed and not log.interrupted,
-                "exitCode": log.exit_code,
-                "toolExecutionNotifications": [
-                    {"level": "error", "message": {"text": f"{model}: {message}"}}
-                    for model, message in log.failed
-                ],
-            }
-        ]
-    run |= {
-        "columnKind": "unicodeCodePoints",
-        "results": [
-            _sarif_result(occurrence, numbers[occurrence.finding.rule], log.baseline)
-            for occurrence in log.occurrences
-        ],
-        "properties": log.properties,
-    }
+        texts = [f"{model}: {message}" for model, message in log.failed]
+        invocation = {
+            "executionSuccessful": not log.failed and not log.interrupted,
+            "exitCode": log.exit_code,
+            "toolExecutionNotifications": [
+                {"level": "error", "message": {"text": text}} for text in texts
+            ],
+        }
+        run["invocations"] = [invocation]
+    results = (_sarif_result(o, numbers[o.finding.rule], log.baseline) for o in log.occurrences)
+    run |= {"columnKind": "unicodeCodePoints", "results": [*results], "properties": log.properties}
     return as_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
@@ -324,10 +317,9 @@ def _annotation(occurrence: Occurrence) -> str:
         *(f"{name}: {text}" for name, text in details(finding)),
         occurrence.notes,
     )
+    kind = "notice" if finding.ignored else _GITHUB[finding.severity]
     if occurrence.state:
         kind = "error" if occurrence.state == "new" else "notice"
-    else:
-        kind = "notice" if finding.ignored else _GITHUB[finding.severity]
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::{kind} {written}::{_data(chr(10).join(one_line(line) for line in lines if line))}"
 

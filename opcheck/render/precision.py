@@ -51,20 +51,18 @@ def _sentences(run: Precision) -> Iterator[str]:
 
 def _verdict(run: Precision) -> str:
     """Say where digits are lost first, or that nothing needs float64."""
-    if run.divergence:
-        line = run.divergence
+    limit = _number(run.limit)
+    if line := run.divergence:
         return (
             f"the first call that loses digits by itself: {line.op} {summary.place(line.place)}: relative error "
-            f"{_number(line.local)}, where the limit is {_number(run.limit)}; what it read was off by "
-            f"{_number(line.inherited)}"
+            f"{_number(line.local)}, where the limit is {limit}; what it read was off by {_number(line.inherited)}"
         )
-    if run.crossing:
-        line = run.crossing
+    if line := run.crossing:
         return (
-            f"no single call loses more than {_number(run.limit)}, but what is lost adds up to "
+            f"no single call loses more than {limit}, but what is lost adds up to "
             f"{_number(line.total)} at {line.op} {summary.place(line.place)}"
         )
-    result = f"none of {plural(run.calls, 'call')} is off by more than {_number(run.limit)}"
+    result = f"none of {plural(run.calls, 'call')} is off by more than {limit}"
     if not run.complete:
         return f"could not tell: the run broke off; until then {result}"
     return f"{run.dtype} is enough here: {result}"
@@ -98,12 +96,9 @@ def _error_of(field: str) -> Column:
 
 def _short(place: GroupLocation) -> str:
     """Write the line and the module in few columns."""
-    parts = [
-        str(place.location) if place.location else "",
-        f"({place.module})" if place.module else "",
-    ]
     backward = "backward of" if place.phase == "backward" else ""
-    return " ".join(part for part in (backward, *parts) if part)
+    module = f"({place.module})" if place.module else ""
+    return " ".join(filter(None, (backward, str(place.location or ""), module)))
 
 
 def _growth(module: PrecisionModule) -> tuple[bool, float]:

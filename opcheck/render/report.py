@@ -303,12 +303,13 @@ def entry(finding: Finding, places: Iterable[FindingPlace], scope: str = "") -> 
         places: Where.
         scope: The models and targets that have it; empty: those of the page.
     """
+    details = map(_detail, findings.details(finding))
     return FindingEntry(
         severity=finding.severity,
         rule=finding.rule,
         message=finding.message,
         places=tuple(places),
-        details=(*([("for", scope)] if scope else []), *map(_detail, findings.details(finding))),
+        details=(*([("for", scope)] if scope else []), *details),
     )
 
 

@@ -168,13 +168,12 @@ def leaves(report: Report) -> str:
         whole = f"{flop_count(flops)} and {filesize(nbytes)}" if flops else filesize(nbytes)
         judged = {work.side for work in report.work} == {"mps"}
         return f"nothing: {whole} read and written stay on it" if judged else ""
-    counted = f"{percent(cpu.flops, flops)} of {flop_count(flops)}" if cpu.flops else ""
-    shares = (
-        # SVD, sorting and transforms have no count of FLOPs: 0 % would read as no work.
-        counted or f"{plural(cpu.calls, 'call')} (no formula for FLOPs)",
-        f"{percent(cpu.nbytes, nbytes)} of {filesize(nbytes)} read and written",
-    )
-    return f"{', '.join(shares)}; {transfers(report)}"
+    # SVD, sorting and transforms have no count of FLOPs: 0 % would read as no work.
+    counted = f"{plural(cpu.calls, 'call')} (no formula for FLOPs)"
+    if cpu.flops:
+        counted = f"{percent(cpu.flops, flops)} of {flop_count(flops)}"
+    read = f"{percent(cpu.nbytes, nbytes)} of {filesize(nbytes)} read and written"
+    return f"{counted}, {read}; {transfers(report)}"
 
 
 def computed_by(report: Report) -> str:
@@ -214,13 +213,11 @@ def _checked_share(run: KernelNumbers) -> str:
         for name, share in (("the elements", run.elements), ("the FLOPs", run.flops))
         if share.all
     )
-    parts = (
-        f"{run.calls.checked:,} of {plural(run.calls.all, 'call')} ({', '.join(shares)}) computed by the "
-        f"Metal kernels of torch {run.torch}{f' in {run.dtype}' if run.dtype else ''}: "
-        + (f"wrong in {plural(calls, 'call')}" if calls else "none of it leaves the CPU's band"),
-        "" if run.complete else "the run broke off",
-    )
-    return ", ".join(filter(None, parts))
+    wrong = f"wrong in {plural(calls, 'call')}" if calls else "none of it leaves the CPU's band"
+    computed = f"{run.calls.checked:,} of {plural(run.calls.all, 'call')} ({', '.join(shares)})"
+    kernels = f"Metal kernels of torch {run.torch}{f' in {run.dtype}' if run.dtype else ''}"
+    end = "" if run.complete else ", the run broke off"
+    return f"{computed} computed by the {kernels}: {wrong}{end}"
 
 
 #: Lines of synchronizations that the summary names.
@@ -265,11 +262,11 @@ def _assumptions(report: Report) -> Iterator[str]:
     """Say what the run rests on that the user did not give."""
     facts = report.capture
     if facts.inputs_note:
-        given = and_more(facts.inputs, _INPUTS)
-        yield f"{facts.inputs_note}: {given}" if given else facts.inputs_note
-    kinds = Counter(problem.kind for problem in report.problems)
-    if kinds["guess"]:
-        yield f"{plural(kinds['guess'], 'guessed value')} that branches or shapes rest on"
+        inputs = and_more(facts.inputs, _INPUTS)
+        yield f"{facts.inputs_note}: {inputs}" if inputs else facts.inputs_note
+    guesses = sum(problem.kind == "guess" for problem in report.problems)
+    if guesses:
+        yield f"{plural(guesses, 'guessed value')} that branches or shapes rest on"
     installed = facts.installed_torch
     if "--exact" in facts.flags and facts.mode != "run":
         yield f"run {_environment(facts)}"
@@ -282,15 +279,14 @@ def _unchecked_parts(report: Report) -> str:
     facts = report.capture
     if facts.mode == "run":
         return and_more(report.not_checked, 1)
-    parts = [
+    modules = len(facts.modules_not_called)
+    parts = (
         "anything on a Mac",
         "numbers" if report.time else "numbers and speed",
         "other inputs and branches",
         "" if facts.complete else "what follows its end",
-        f"{plural(len(facts.modules_not_called), 'module')} never called"
-        if facts.modules_not_called
-        else "",
-    ]
+        f"{plural(modules, 'module')} never called" if modules else "",
+    )
     return ", ".join(filter(None, parts))
 
 
@@ -414,22 +410,22 @@ _NOWHERE = {
 
 
 def place(entry: GroupLocation) -> str:
-    """Return ``file:line in function (module)``, with the count where it is more than one.
+    """Return ``file:line in function (module)``, with the count where it is more than 1.
 
     A call of backward has the line of its forward call, and is marked.
     """
     where = entry.location
-    parts = [str(where) if where else f"(no line of the program: {_NOWHERE[entry.phase]})"]
+    function = where.function if where else ""
     # A torch.autograd.Function's backward has its own line.
-    if where and entry.phase == "backward" and not where.function.endswith("backward"):
-        parts.insert(0, "in the backward of")
-    if where and where.function:
-        parts.append(f"in {where.function}")
-    if entry.module:
-        parts.append(f"({entry.module})")
-    if entry.count > 1:
-        parts.append(f"x{entry.count:,}")
-    return " ".join(parts)
+    follows = where and entry.phase == "backward" and not function.endswith("backward")
+    parts = (
+        "in the backward of" if follows else "",
+        str(where) if where else f"(no line of the program: {_NOWHERE[entry.phase]})",
+        f"in {function}" if function else "",
+        f"({entry.module})" if entry.module else "",
+        f"x{entry.count:,}" if entry.count > 1 else "",
+    )
+    return " ".join(filter(None, parts))
 
 
 def next_command(report: Report) -> str:

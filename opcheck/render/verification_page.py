@@ -22,14 +22,10 @@ def document(verification: Verification) -> Iterator[Block]:
     sides = f"{verification.prediction} compared with {verification.observation}"
     yield Heading(f"{sides} ({where})", 1)
     unknown = sum(pair.predicted == "unknown" for pair in verification.pairs)
-    counts = ", ".join(
-        (
-            plural(len(verification.agreements), "agreement"),
-            plural(len(verification.contradictions), "contradiction"),
-            *([f"{unknown:,} with an unknown prediction"] if unknown else []),
-        )
-    )
-    yield Lines((f"{plural(len(verification.pairs), 'pair')}: {counts}",))
+    counts = [plural(len(verification.agreements), "agreement")]
+    counts.append(plural(len(verification.contradictions), "contradiction"))
+    counts += [f"{unknown:,} with an unknown prediction"] if unknown else []
+    yield Lines((f"{plural(len(verification.pairs), 'pair')}: {', '.join(counts)}",))
     if verification.rates:
         yield table_of(verification.rates, _RATES)
     for title, items in (
