@@ -22,20 +22,7 @@ from opcheck.common.names import DTYPE_ALIASES
 from opcheck.data import composites
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.registrations import OpLists
-from opcheck.lookup.answer_words import (
-    FIXED_DTYPES,
-    FOREIGN,
-    LIBRARY_CALLS,
-    MODES,
-    MODULES,
-    OTHER_THINGS,
-    REMOVED_FUNCTIONS,
-    RENAMED,
-    USUAL_OVERLOADS,
-    WITHOUT_OPERATORS,
-    WORDS,
-    key,
-)
+from opcheck.lookup import answer_words as words
 from opcheck.lookup.operator_facts import api_overloads
 
 _NAMESPACED = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
@@ -87,18 +74,18 @@ def resolve(text: str, lists: OpLists) -> Query:
     for pattern, instead in _SPELLINGS:
         name = pattern.sub(instead, name, count=1) if pattern.match(name) else name
     owner, _, method = name.rpartition(".")
-    if (library := FOREIGN.get(name.partition(".")[0])) and owner:
+    if (library := words.FOREIGN.get(name.partition(".")[0])) and owner:
         raise _foreign_error(asked, name, library, lists)
     is_method = owner.isidentifier() and owner not in _owners()
     for called in (name, f"Tensor.{method}") if is_method else (name,):
-        if called in WITHOUT_OPERATORS:
-            why, next_step = WITHOUT_OPERATORS[called]
+        if called in words.WITHOUT_OPERATORS:
+            why, next_step = words.WITHOUT_OPERATORS[called]
             raise UsageError(f"{asked}: {why}", context=f"operator {asked}", hint=next_step)
-    if asked in REMOVED_FUNCTIONS:
+    if asked in words.REMOVED_FUNCTIONS:
         raise UsageError(
             f"{asked}: torch has removed it; the call raises on every device",
             context=f"operator {asked}",
-            hint=f"write {REMOVED_FUNCTIONS[asked]}; opcheck op {REMOVED_FUNCTIONS[asked]}",
+            hint=f"write {words.REMOVED_FUNCTIONS[asked]}; opcheck op {words.REMOVED_FUNCTIONS[asked]}",
         )
     if match := _OF_LIBRARY.fullmatch(name):
         name = _library_operator(asked, match["library"], match["function"], lists)
@@ -118,7 +105,7 @@ def resolve(text: str, lists: OpLists) -> Query:
     if mode := _MODE.search(text):
         of_mode = _by_mode(asked, f"{name} {mode[1]}", lists, bases)
         query, asked = (of_mode, f"{asked} {mode[1]}") if of_mode else (query, asked)
-    fixed = FIXED_DTYPES.get(method, "") if is_method or owner in {"", "Tensor"} else ""
+    fixed = words.FIXED_DTYPES.get(method, "") if is_method or owner in {"", "Tensor"} else ""
     return replace(query, asked=asked, dtype=fixed)
 
 
@@ -130,7 +117,7 @@ _MODE = re.compile(r"\(.*\bmode\s*=\s*['\"]([\w-]+)['\"]", re.DOTALL)
 @functools.cache
 def _owners() -> frozenset[str]:
     """Return what may precede the dot of a name that is not a method of a variable."""
-    names = (*composites.apis(), *composites.python_callers(), *MODULES)
+    names = (*composites.apis(), *composites.python_callers(), *words.MODULES)
     return frozenset({*LIBRARIES, *(name.partition(".")[0] for name in names)})
 
 
@@ -157,7 +144,7 @@ def modes_of(function: str, lists: OpLists) -> dict[str, tuple[str, ...]]:
             for base, members in bases.items()
             if base.startswith(f"aten::{start}") and "backward" not in base
         )
-        for mode, start in MODES.get(function, {}).items()
+        for mode, start in words.MODES.get(function, {}).items()
     }
 
 
@@ -190,10 +177,10 @@ def _library_operator(asked: str, library: str, function: str, lists: OpLists) -
     Raises:
         UsageError: no operator of the library has that name; which ones its Python code calls is not recorded.
     """
-    spelled = key(function)
-    known = LIBRARY_CALLS.get(f"{library}.{spelled}")
+    spelled = words.key(function)
+    known = words.LIBRARY_CALLS.get(f"{library}.{spelled}")
     operators = [name for name in _extension_operators(lists) if name.startswith(f"{library}::")]
-    matching = (name for name in operators if key(name.partition("::")[2]) == spelled)
+    matching = (name for name in operators if words.key(name.partition("::")[2]) == spelled)
     meant = known or next(matching, "")
     if not meant:
         raise UsageError(
@@ -257,9 +244,9 @@ def _find_namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query 
 
 def _python(name: str, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     module, _, function = name.rpartition(".")
-    base = f"aten::{MODULES[module]}{function}" if module in MODULES else ""
+    base = f"aten::{words.MODULES[module]}{function}" if module in words.MODULES else ""
     called = api_overloads(name)
-    members = bases.get(RENAMED.get(name, base), ())
+    members = bases.get(words.RENAMED.get(name, base), ())
     # A bare name means the operator first, because the dispatcher uses that name.
     is_operator = bool(members) and not module
     overloads = members if is_operator else called or members
@@ -278,12 +265,12 @@ def _by_word(name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]) ->
 
 def _other_spelling(name: str, lists: OpLists) -> str:
     module, _, last = name.rpartition(".")
-    word = key(name if " " in name else last)
-    for usual_word, meant in WORDS.items():
-        if key(usual_word) == word:
+    word = words.key(name if " " in name else last)
+    for usual_word, meant in words.WORDS.items():
+        if words.key(usual_word) == word:
             return meant
     spellings = _spellings(lists)
-    for place in (f"{module}.", "", *_PLACES) if module in {*MODULES, "nn"} else ("",):
+    for place in (f"{module}.", "", *_PLACES) if module in {*words.MODULES, "nn"} else ("",):
         if place + word in spellings:
             return spellings[place + word]
     return ""
@@ -307,9 +294,9 @@ def _spellings(lists: OpLists) -> Mapping[str, str]:
     spellings: dict[str, str] = {}
     for name in names:
         module, _, last = name.rpartition("::" if "::" in name else ".")
-        spellings.setdefault(key(last), name)
+        spellings.setdefault(words.key(last), name)
         if "::" not in name and module:
-            spellings.setdefault(f"{module}.{key(last)}", name)
+            spellings.setdefault(f"{module}.{words.key(last)}", name)
     return spellings
 
 
@@ -330,7 +317,7 @@ def usual(overloads: Iterable[str]) -> str:
         base, _, overload = op.partition(".")
         order = _USUAL_OF_LISTS if base.startswith("aten::_foreach_") else _USUAL
         place = order.index(overload) if overload in order else len(order)
-        return USUAL_OVERLOADS.get(base) != overload, writes_out(op), place, op
+        return words.USUAL_OVERLOADS.get(base) != overload, writes_out(op), place, op
 
     return min(overloads, key=rank)
 
@@ -357,7 +344,7 @@ def _refuse_other_things(asked: str, name: str) -> None:
         UsageError: the name is such a thing.
     """
     dtype = DTYPE_ALIASES.get(name, name)
-    for pattern, message, hint in OTHER_THINGS:
+    for pattern, message, hint in words.OTHER_THINGS:
         if pattern.fullmatch(name):
             raise UsageError(
                 message.format(asked, name=dtype),
@@ -368,7 +355,7 @@ def _refuse_other_things(asked: str, name: str) -> None:
 
 def _find_similar(name: str, lists: OpLists) -> list[str]:
     """Return the names most like the text."""
-    word = key(name.rpartition("::")[2].rpartition(".")[2] or name)
+    word = words.key(name.rpartition("::")[2].rpartition(".")[2] or name)
     spellings = {text: known for text, known in _spellings(lists).items() if "." not in text}
     texts = difflib.get_close_matches(word, spellings, n=5, cutoff=0.6)
     inside = [text for text in spellings if len(word) > 3 and word in text]

@@ -18,36 +18,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from opcheck.common import vocabulary as words
 from opcheck.common.errors import UsageError
 from opcheck.common.names import DTYPES
 from opcheck.common.text import normalised_code
 from opcheck.common.versions import Version, target_text
-from opcheck.common.vocabulary import (
-    Basis,
-    Confidence,
-    Effect,
-    EvidenceKind,
-    FallbackKind,
-    FitState,
-    Frequency,
-    GrowthKind,
-    Headline,
-    LimitKind,
-    MemoryOrigin,
-    MemoryUse,
-    Mode,
-    NonFinite,
-    Phase,
-    PlanCheck,
-    PrecisionEventKind,
-    RouteKind,
-    Severity,
-    Side,
-    StatementSort,
-    Status,
-    TimeBound,
-    TimeUnit,
-)
 
 Scalar = bool | int | float | str | None
 
@@ -122,7 +97,7 @@ class OpCall(Record, frozen=True, kw_only=True):
     arguments: dict[str, Scalar | tuple[Scalar, ...]] = {}
     location: SourceLocation | None = None
     module: str = ""
-    phase: Phase = "forward"
+    phase: words.Phase = "forward"
     #: overloads that the body of a composite kernel dispatches to; None: it was not followed.
     inner: tuple[str, ...] | None = None
     #: those calls themselves, as far as their arguments are known; their tensors have no identity.
@@ -164,7 +139,7 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
     first: int
     #: how many calls of the trace had been made when it was given back; None: not while the run lasted.
     freed: int | None
-    kind: MemoryOrigin
+    kind: words.MemoryOrigin
     #: of a parameter, buffer or input
     name: str = ""
 
@@ -232,7 +207,7 @@ class Trace(Record, frozen=True, kw_only=True):
     model: str
     calls: tuple[OpCall, ...] = ()
     tracer: str = "dispatch"
-    mode: Mode = "inference"
+    mode: words.Mode = "inference"
     #: of a training step: its optimizer, and which number was minimized.
     optimizer: str = ""
     loss: str = ""
@@ -282,7 +257,7 @@ class Trace(Record, frozen=True, kw_only=True):
 class Evidence(Record, frozen=True, kw_only=True):
     """Why a statement is believed."""
 
-    kind: EvidenceKind
+    kind: words.EvidenceKind
     torch: Annotated[str, note("the release line that it was read from")] = ""
     where: Annotated[str, note("a file in the wheel, an address, a machine")] = ""
     detail: str = ""
@@ -291,12 +266,12 @@ class Evidence(Record, frozen=True, kw_only=True):
 class Verdict(Record, frozen=True, kw_only=True):
     """What the target does with one call."""
 
-    status: Status
-    kind: FallbackKind | None = None
+    status: words.Status
+    kind: words.FallbackKind | None = None
     because: str
     named: Annotated[str, note("overload that the Mac's message names, where it is another")] = ""
     prints: Annotated[str, note("what a Mac prints when it raises or warns")] = ""
-    confidence: Confidence = "registration"
+    confidence: words.Confidence = "registration"
     evidence: tuple[Evidence, ...] = ()
     limitations: Annotated[tuple[str, ...], note("ids; statements has them")] = ()
     advisories: Annotated[tuple[str, ...], note("ids; statements has them")] = ()
@@ -315,7 +290,7 @@ class GroupLocation(Record, frozen=True, kw_only=True):
     ] = ""
     module: Annotated[str, note("qualified name; a number that varies is *")] = ""
     #: a call of backward has the location of the forward call that it belongs to.
-    phase: Phase = "forward"
+    phase: words.Phase = "forward"
     count: Annotated[Count, note("calls from there")] = 1
 
     @classmethod
@@ -324,7 +299,7 @@ class GroupLocation(Record, frozen=True, kw_only=True):
         location: SourceLocation | None,
         *,
         module: str = "",
-        phase: Phase = "forward",
+        phase: words.Phase = "forward",
         count: int = 1,
     ) -> GroupLocation:
         """The calls that a line of code makes; None: no line of the program makes them."""
@@ -390,13 +365,13 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
     op: str
     count: Count
     dtypes: tuple[str, ...] = ()
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[words.Phase, ...] = ()
     #: one entry a distinct line, in order of first use: the line, its module, how often.
     locations: tuple[GroupLocation, ...] = ()
     #: None: all that is stated of it is that it is native.
     example: Example | None = None
     route: Annotated[
-        RouteKind, note("what computes the calls; either: not all of them the same")
+        words.RouteKind, note("what computes the calls; either: not all of them the same")
     ] = "unknown"
 
     @classmethod
@@ -408,9 +383,9 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
         count: int,
         locations: tuple[GroupLocation, ...] = (),
         dtypes: tuple[str, ...] = (),
-        phases: tuple[Phase, ...] = (),
+        phases: tuple[words.Phase, ...] = (),
         example: Example | None = None,
-        route: RouteKind = "unknown",
+        route: words.RouteKind = "unknown",
     ) -> CallGroup:
         """The calls of ``op`` that have this verdict."""
         return cls(
@@ -433,7 +408,7 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
 class Region(Record, frozen=True, kw_only=True):
     """A maximal set of calls that run on one side, in dataflow order."""
 
-    side: Side
+    side: words.Side
     calls: Count
     first: Annotated[Count, note("number of its first call")]
     last: Count
@@ -455,7 +430,7 @@ class Partition(Record, frozen=True, kw_only=True):
 class SideWork(Record, frozen=True, kw_only=True):
     """What the calls on one side do."""
 
-    side: Side
+    side: words.Side
     calls: Count
     flops: Annotated[
         Count,
@@ -469,7 +444,7 @@ class SideWork(Record, frozen=True, kw_only=True):
 class RouteWork(Record, frozen=True, kw_only=True):
     """The calls and FLOPs of a single route."""
 
-    route: RouteKind
+    route: words.RouteKind
     calls: Count
     flops: Annotated[Count, note("as in work; 0 where the calls were not kept")] = 0
 
@@ -487,7 +462,7 @@ class CallWork(Record, frozen=True, kw_only=True, array_like=True):
 
     #: a family of op_lists/speed.yaml, ``matrix``, or ``memory``
     family: str
-    route: RouteKind
+    route: words.RouteKind
     #: of the operands
     dtype: str
     flops: int
@@ -500,7 +475,7 @@ class CallWork(Record, frozen=True, kw_only=True, array_like=True):
 class Workload(Record, frozen=True, kw_only=True):
     """The work of a part of a run that repeats: what an estimate of its time needs."""
 
-    unit: TimeUnit
+    unit: words.TimeUnit
     #: which part it is, in words
     covers: str
     rows: tuple[CallWork, ...]
@@ -523,7 +498,7 @@ class TimeEstimate(Record, frozen=True, kw_only=True):
     gpu_cores: Annotated[
         tuple[Count, ...], note("the GPUs that the interval is about, by their cores")
     ]
-    unit: TimeUnit
+    unit: words.TimeUnit
     covers: Annotated[str, note("the part of the run that is one unit")]
     low_seconds: float
     high_seconds: float
@@ -531,9 +506,9 @@ class TimeEstimate(Record, frozen=True, kw_only=True):
         float, note("the same calls on the CPU of the same Mac, in place of its GPU")
     ]
     cpu_high_seconds: float
-    bound: Annotated[TimeBound, note("the largest of the shares")]
+    bound: Annotated[words.TimeBound, note("the largest of the shares")]
     shares: Annotated[
-        dict[TimeBound, float],
+        dict[words.TimeBound, float],
         note("of the middle of the interval, together 1; wait: with CPU fallbacks"),
     ]
     families: Annotated[
@@ -575,11 +550,11 @@ class GraphCall(Record, frozen=True, kw_only=True, array_like=True):
 class MemoryPeak(Record, frozen=True, kw_only=True):
     """Most memory on MPS at once during a phase: estimated, in bytes, by its content."""
 
-    phase: Phase
+    phase: words.Phase
     total: Count
     #: Together the total. The optimizer's state is in each phase but the move, as from the second step on; activations
     #: are all other results of calls.
-    held: dict[MemoryUse, Count]
+    held: dict[words.MemoryUse, Count]
     op: Annotated[str, note("the call during which it is reached; empty: the move")] = ""
     place: GroupLocation | None = msgspec.field(default=None, name="location")
 
@@ -587,7 +562,7 @@ class MemoryPeak(Record, frozen=True, kw_only=True):
 class MemoryHolder(Record, frozen=True, kw_only=True):
     """What a line contains at the highest peak."""
 
-    kind: MemoryUse
+    kind: words.MemoryUse
     nbytes: Count = msgspec.field(name="bytes")
     tensors: Count
     op: Annotated[str, note("the call that made it; empty: it was moved")]
@@ -601,8 +576,8 @@ class MacFit(Record, frozen=True, kw_only=True):
     chips: Annotated[tuple[str, ...], note("that are sold with it")] = ()
     working_set: Annotated[Count, note("bytes that Metal recommends not to exceed")]
     limit: Annotated[Count, note("bytes above which PyTorch raises")]
-    basis: Annotated[Basis, note("reported by such a Mac, or an estimate")]
-    state: FitState
+    basis: Annotated[words.Basis, note("reported by such a Mac, or an estimate")]
+    state: words.FitState
     allocated: Annotated[
         Count, note("MPS allocated: bytes of heaps at the highest, or where it raises")
     ] = 0
@@ -632,7 +607,7 @@ class MemoryAllocation(Record, frozen=True, kw_only=True):
 class MemoryGrowth(Record, frozen=True, kw_only=True):
     """Memory that grows at a line with each new shape of the inputs, or with each step."""
 
-    kind: GrowthKind
+    kind: words.GrowthKind
     operators: Annotated[tuple[str, ...], note("overloads, those with most graphs first")]
     line: Annotated[str, note("file:line, or the module where no line is known")]
     graphs: Annotated[Count, note("that each new shape of the inputs adds there")]
@@ -648,7 +623,7 @@ class MemoryLimit(Record, frozen=True, kw_only=True):
     dimension: str
     range: Annotated[str, note("the sizes that were considered: 1..64")]
     largest: Annotated[Count, note("0: not even the least of the range runs")]
-    kind: LimitKind
+    kind: words.LimitKind
     ends: Annotated[str, note("what ends the next larger size")]
     memory: Annotated[Count, note("GB of the Mac that decides")]
     others: Annotated[dict[str, int], note("sizes of the other varied dimensions")] = {}
@@ -663,11 +638,13 @@ class MemoryPlan(Record, frozen=True, kw_only=True):
     changes: tuple[str, ...]
     how: Annotated[tuple[str, ...], note("flags of the audit, or lines of the program")]
     memory: Annotated[Count, note("GB of the Mac")]
-    state: FitState
+    state: words.FitState
     peak: Annotated[Count, note("bytes of tensors, at most")]
     allocated: Annotated[Count, note("MPS allocated")]
     other: Annotated[Count, note("other allocations")]
-    checked: Annotated[PlanCheck, note("by another capture, or by a replay of the same calls")]
+    checked: Annotated[
+        words.PlanCheck, note("by another capture, or by a replay of the same calls")
+    ]
 
 
 class MemoryCache(Record, frozen=True, kw_only=True):
@@ -709,7 +686,7 @@ class Memory(Record, frozen=True, kw_only=True):
 
 
 #: A relative error, of norms; what JSON has no number for is a word.
-RelativeError = float | NonFinite
+RelativeError = float | words.NonFinite
 
 
 class PrecisionLine(Record, frozen=True, kw_only=True):
@@ -729,7 +706,7 @@ class PrecisionLine(Record, frozen=True, kw_only=True):
 class PrecisionEvent(Record, frozen=True, kw_only=True):
     """Something that float64 does not do at a line; ``flips``: a discrete result."""
 
-    kind: PrecisionEventKind
+    kind: words.PrecisionEventKind
     op: str
     first: Annotated[Count, note("number of the first such call")] = 0
     elements: Annotated[Count, note("elements that it happens to")]
@@ -809,7 +786,7 @@ class UncheckedCalls(Record, frozen=True, kw_only=True):
     """Calls of an operator that no kernel computed a second time."""
 
     op: str
-    route: RouteKind
+    route: words.RouteKind
     reason: str
     calls: Count
     elements: Count = 0
@@ -874,7 +851,7 @@ class Finding(Record, frozen=True, kw_only=True):
     """What one rule has to say; a finding is data, not an error."""
 
     rule: Annotated[str, note("a code that opcheck explain accepts", pattern=r"^OC\d{3}$")]
-    severity: Severity
+    severity: words.Severity
     message: str
     hint: Annotated[str, note("the next thing to do")] = ""
     remedy: Annotated[str, note("the first location's line as it could be written instead")] = ""
@@ -939,7 +916,7 @@ class CaptureFacts(Record, frozen=True, kw_only=True):
     """How the calls were captured."""
 
     tracer: str = ""
-    mode: Mode = "inference"
+    mode: words.Mode = "inference"
     optimizer: str = ""
     autocast: str = ""
     loss: str = ""
@@ -972,8 +949,8 @@ class OpListFacts(Record, frozen=True, kw_only=True):
 class StatementFacts(Record, frozen=True, kw_only=True):
     """What a limitation or an advisory states."""
 
-    sort: StatementSort
-    effect: Effect
+    sort: words.StatementSort
+    effect: words.Effect
     summary: str
     condition: Annotated[str, note("what code evaluates")] = ""
     when: Annotated[str, note("what no code evaluates")] = ""
@@ -988,7 +965,7 @@ class WrongCalls(Record, frozen=True, kw_only=True):
     ids: Annotated[tuple[str, ...], note("the faults; statements has them")]
     calls: Count
     frequency: Annotated[
-        Frequency,
+        words.Frequency,
         note(
             "always: these calls meet the fault; sometimes: it depends on condition; "
             "rarely: programs hardly meet it"
@@ -1020,7 +997,7 @@ class Report(Record, frozen=True, kw_only=True):
 
     schema: Literal["opcheck-report/1"] = "opcheck-report/1"
     tool: str
-    headline: Headline
+    headline: words.Headline
     model: str
     target: ReportTarget
     newest: Annotated[bool, note("no release was selected: it is the newest of the op lists")] = (

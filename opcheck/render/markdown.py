@@ -3,47 +3,33 @@
 from collections.abc import Iterator
 
 from opcheck.common.sanitize import markdown, markdown_code
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Document,
-    Facts,
-    FindingEntry,
-    Heading,
-    Lines,
-    Table,
-    TextSpan,
-    Title,
-    Words,
-    parts,
-    plain,
-)
+from opcheck.render import document as blocks
 
 
-def as_markdown(document: Document) -> str:
+def as_markdown(document: blocks.Document) -> str:
     """Write a document as Markdown with pipe tables, which are not padded: GitHub cuts what is long."""
     return "\n\n".join("\n".join(_block(block)) for block in document) + "\n"
 
 
-def _block(block: Block) -> Iterator[str]:
-    if isinstance(block, Title):
+def _block(block: blocks.Block) -> Iterator[str]:
+    if isinstance(block, blocks.Title):
         yield f"# {markdown(block.subject)}: {markdown(block.answer.text)}"
         yield f"\nOn {markdown(block.target)}: {markdown(block.numbers)}."
-    elif isinstance(block, Heading):
+    elif isinstance(block, blocks.Heading):
         yield f"{'#' * block.level} {markdown(block.text)}"
-    elif isinstance(block, Lines):
+    elif isinstance(block, blocks.Lines):
         yield "  \n".join(map(_words, block.lines))
-    elif isinstance(block, Bullets):
+    elif isinstance(block, blocks.Bullets):
         yield from (f"- {_words(item)}" for item in block.items)
-    elif isinstance(block, Facts):
+    elif isinstance(block, blocks.Facts):
         yield from (f"- **{markdown(name)}**: {_words(words)}" for name, words in block.items)
-    elif isinstance(block, FindingEntry):
+    elif isinstance(block, blocks.FindingEntry):
         yield from _entry(block)
     else:
         yield from _table(block)
 
 
-def _entry(block: FindingEntry) -> Iterator[str]:
+def _entry(block: blocks.FindingEntry) -> Iterator[str]:
     yield f"**{block.severity} {markdown(block.rule)}** {markdown(block.message)}"
     if block.places or block.details:
         yield ""
@@ -51,7 +37,7 @@ def _entry(block: FindingEntry) -> Iterator[str]:
         source = f": {markdown_code(place.source)}" if place.source else ""
         yield f"- {markdown(place.text)}{source}"
     for name, text in block.details:
-        if isinstance(text, TextSpan) and text.brief:
+        if isinstance(text, blocks.TextSpan) and text.brief:
             yield f"- {name}: {markdown_code(text.brief)}"
             yield from _fold(markdown_code(text.text))
         else:
@@ -66,12 +52,12 @@ def _fold(text: str) -> Iterator[str]:
     yield "  </details>"
 
 
-def _table(block: Table) -> Iterator[str]:
+def _table(block: blocks.Table) -> Iterator[str]:
     from tabulate import DataRow, TableFormat, tabulate
 
     rows = [
         [
-            (markdown_code if n in block.code else markdown)(plain(cell), in_table=True)
+            (markdown_code if n in block.code else markdown)(blocks.plain(cell), in_table=True)
             for n, cell in enumerate(row)
         ]
         for row in block.rows
@@ -95,11 +81,11 @@ def _table(block: Table) -> Iterator[str]:
     )
 
 
-def _words(words: Words) -> str:
-    return " ".join(map(_part, parts(words)))
+def _words(words: blocks.Words) -> str:
+    return " ".join(map(_part, blocks.parts(words)))
 
 
-def _part(part: str | TextSpan) -> str:
+def _part(part: str | blocks.TextSpan) -> str:
     if isinstance(part, str):
         return markdown(part)
     return markdown_code(part.text) if part.style in {"name", "code"} else markdown(part.text)

@@ -114,14 +114,14 @@ class Variant(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return ``inductor fullgraph dynamic mode=reduce-overhead``, without dtype and mode of running."""
-        parts = [
+        parts = (
             _NAMES.get((self.backend, self.metal), self.backend),
             "fullgraph" if self.fullgraph else "",
             {None: "", True: "dynamic", False: "static"}[self.dynamic],
             f"mode={self.mode}" if self.mode else "",
             "(its kernels run here)" if self.run_metal else "",
-        ]
-        return " ".join(part for part in parts if part)
+        )
+        return " ".join(filter(None, parts))
 
 
 class GraphBreak(Record, frozen=True, kw_only=True):
@@ -415,15 +415,11 @@ def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
     ]
     return tuple(
         _with_run(variant, dtype, training=run == "train")
-        for run in runs
-        for dtype in dtypes
-        for variant in (*variants, METAL, *_METAL_SETTINGS, *_ahead(run))
+        for run, dtype in itertools.product(runs, dtypes)
+        for variant in (*variants, METAL, *_METAL_SETTINGS, _AHEAD)
+        # AOTInductor compiles no training step.
+        if variant != _AHEAD or run == "inference"
     )
-
-
-def _ahead(run: str) -> tuple[Variant, ...]:
-    """Return AOTInductor's variant; it compiles no training step."""
-    return (_AHEAD,) if run == "inference" else ()
 
 
 def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
@@ -442,16 +438,16 @@ def variants_of_backends(
         dtypes: the dtypes to try.
         metal: Inductor generates Metal; else code for the device of this machine.
     """
+    ahead = AOTINDUCTOR
+    plain = {
+        name: Variant(backend=name, metal=name == ahead or (metal and name == METAL.backend))
+        for name in backends
+    }
     return tuple(
-        _with_run(variant, dtype, training=run == "train")
-        for run in runs
-        for dtype in dtypes
-        for backend in backends
-        for variant in (
-            _ahead(run)
-            if backend == AOTINDUCTOR
-            else (Variant(backend=backend, metal=metal and backend == METAL.backend),)
-        )
+        _with_run(plain[name], dtype, training=run == "train")
+        for run, dtype, name in itertools.product(runs, dtypes, backends)
+        # AOTInductor compiles no training step.
+        if name != ahead or run == "inference"
     )
 
 

@@ -132,20 +132,24 @@ def _failure(group: FailureGroup) -> str:
         f" ({group.defect})" if group.defect and group.defect not in group.message else "",
         " (opcheck's limit, not PyTorch's)" if group.ours else "",
         f" (fixed in torch {group.mended}, so it does not count)" if group.mended else "",
-        f" -- {'; '.join(group.variants)}" if group.variants else "",
-        f" -- {' '.join(group.links)}" if group.links else "",
+        _list_variants(group),
     )
     return "".join(parts)
+
+
+def _list_variants(entry: FailureGroup | Advisory) -> str:
+    """Return the variants and the links of an entry, behind its text."""
+    texts = ("; ".join(entry.variants), " ".join(entry.links))
+    return "".join(f" -- {text}" for text in texts if text)
 
 
 def _advisory(advisory: Advisory) -> str:
     summary = advisory.summary.rstrip(".")
     kernels = f"; {plural(advisory.kernels, 'kernel')} of this kind" if advisory.kernels else ""
     where = f", the first at {advisory.line}" if advisory.line else ""
-    variants = f" -- {'; '.join(advisory.variants)}" if advisory.variants else ""
-    links = f" -- {' '.join(advisory.links)}" if advisory.links else ""
     mended = f"; fixed in torch {advisory.mended}" if advisory.mended else ""
-    return f"{advisory.id} ({advisory.effect}{mended}): {summary}{kernels}{where}{variants}{links}"
+    text = f"{advisory.id} ({advisory.effect}{mended}): {summary}{kernels}{where}"
+    return text + _list_variants(advisory)
 
 
 def _times(report: CompileReport) -> Iterator[str]:

@@ -304,10 +304,8 @@ def _refused_externs(
     graph: SideGraph, target: Target, lookup: OperatorLookup
 ) -> Iterator[CompileFailure]:
     """Yield the operators that compiled code calls eagerly and that the target refuses."""
-    for extern in graph.externs:
-        # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
-        if "::" not in extern.op:
-            continue
+    # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
+    for extern in (each for each in graph.externs if "::" in each.op):
         verdict = lookup.verdict(extern.op, target, next(iter(extern.dtypes), "float32"))
         refused = verdict.status == "unsupported"
         if refused or (verdict.kind == "env" and not target.cpu_fallback):
@@ -367,10 +365,7 @@ def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
 
 
 def _rows(tried: Attempts) -> Iterator[VariantRow]:
-    groups: dict[tuple[str, str], list[TriedVariant]] = {}
-    for attempt in tried:
-        groups.setdefault((str(attempt.variant), attempt.variant.run), []).append(attempt)
-    for (variant, run), members in groups.items():
+    for (variant, run), members in _by_run(tried).items():
         outcomes = {member.variant.dtype: member.outcome for member in members}
         yield VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
@@ -409,33 +404,34 @@ _KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
 
 
 def failures_of(tried: TriedVariant) -> Iterator[CompileFailure]:
-    """Yield the variant's own failure, and those of its graphs."""
+    """Yield the variant's own failure, how far its results are too far from eager's, and the failures of its graphs."""
     if tried.failure is not None:
         yield tried.failure
-    if tried.outcome == "differs":
-        yield from _differences(tried)
+    for name, each in (("outputs", tried.outputs), ("gradients", tried.gradients)):
+        if tried.outcome == "differs" and each is not None and not each.agrees:
+            message = (
+                f"on this machine the {name} differ from the eager program's by {each.compiled:.2g} of their "
+                f"size; {each.allowed:.2g} is rounding"
+            )
+            yield CompileFailure(kind="differs", message=message)
     for graph in (*tried.side, *tried.side_again):
         yield from graph.failures
 
 
-def _differences(tried: TriedVariant) -> Iterator[CompileFailure]:
-    """Yield how far the results are from those of the eager program, where that is too far."""
-    for name, difference in (("outputs", tried.outputs), ("gradients", tried.gradients)):
-        if difference is not None and not difference.agrees:
-            message = (
-                f"on this machine the {name} differ from the eager program's by {difference.compiled:.2g} of their "
-                f"size; {difference.allowed:.2g} is rounding"
-            )
-            yield CompileFailure(kind="differs", message=message)
-
-
 def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
     """Return each variant and run once, with its dtypes: ``inductor for Metal (training, float32 and float16)``."""
-    groups: dict[tuple[str, str], dict[str, None]] = {}
+    return tuple(
+        f"{name} ({run}, {join_and([*dict.fromkeys(each.variant.dtype for each in members)])})"
+        for (name, run), members in _by_run(tried).items()
+    )
+
+
+def _by_run(tried: Iterable[TriedVariant]) -> dict[tuple[str, str], list[TriedVariant]]:
+    """Return the variants by their name and way of running."""
+    groups: dict[tuple[str, str], list[TriedVariant]] = {}
     for attempt in tried:
-        key = (str(attempt.variant), attempt.variant.run)
-        groups.setdefault(key, {})[attempt.variant.dtype] = None
-    return tuple(f"{name} ({run}, {join_and([*dtypes])})" for (name, run), dtypes in groups.items())
+        groups.setdefault((str(attempt.variant), attempt.variant.run), []).append(attempt)
+    return groups
 
 
 def _judge_externs(
@@ -631,11 +627,12 @@ def _cause(defect: CompileDefect) -> str:
 
 def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str]) -> str:
     """Return which operators the target decomposes or lowers otherwise than the torch that did it, or empty."""
-    if not differing or Version.parse(compiled.installed_torch) == target.torch:
+    installed = compiled.installed_torch
+    if not differing or Version.parse(installed) == target.torch:
         return ""
     return (
-        f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} differently from torch "
-        f"{compiled.installed_torch}, which compiled it here: --exact uses the target's own"
+        f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} differently from torch {installed}, "
+        "which compiled it here: --exact uses the target's own"
     )
 
 

@@ -42,25 +42,7 @@ from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import OpLists, load
-from opcheck.features.sweep.sweep_records import (
-    LIBRARIES,
-    STAGES,
-    Config,
-    Control,
-    EndedProcess,
-    Measure,
-    MeasuredResult,
-    MissingVerdict,
-    Model,
-    NotNativeCalls,
-    PlainRun,
-    Prepare,
-    Reply,
-    SweepOutcome,
-    SweepResult,
-    SweepTask,
-    target_name,
-)
+from opcheck.features.sweep import sweep_records as records
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace
 from opcheck.simulator import target_reads
@@ -77,15 +59,15 @@ _GRACE = 15.0
 _CONTROL = 60.0
 
 
-def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
+def answer(request: records.Prepare | records.Measure | records.Control, say: Say) -> records.Reply:
     """Import what all models need, or run a model in a fork: its result, or how the fork ended."""
-    if isinstance(request, Prepare):
+    if isinstance(request, records.Prepare):
         platform.adopt_orphans()
         prepare()
         warm()
         settle()
-        return PlainRun(text="")
-    if isinstance(request, Control):
+        return records.PlainRun(text="")
+    if isinstance(request, records.Control):
         model, seconds, newest = request.model, _CONTROL, None
     else:
         model, seconds = request.task.model, request.task.seconds
@@ -97,12 +79,14 @@ def answer(request: Prepare | Measure | Control, say: Say) -> Reply:
         return _reply(request)
     others = {*platform.children_of_this_process()}
     try:
-        return run_forked(lambda: _reply(request), Reply, seconds + _GRACE, quiet=True)
+        return run_forked(lambda: _reply(request), records.Reply, seconds + _GRACE, quiet=True)
     except WorkerError as error:
         if error.kind == "late":
-            return EndedProcess(problem="hung", how=f"was ended after {seconds:g} s without a sign")
+            return records.EndedProcess(
+                problem="hung", how=f"was ended after {seconds:g} s without a sign"
+            )
         last = f"; it printed last: {error.printed}" if error.printed else ""
-        return EndedProcess(problem="died", how=f"{error}{last}")
+        return records.EndedProcess(problem="died", how=f"{error}{last}")
     finally:
         platform.end_orphans(others)
 
@@ -122,13 +106,13 @@ def _import_for(library: str, name: str, target: Target | None) -> None:
 _COLLECTED: set[str] = set()
 
 
-def _reply(request: Measure | Control) -> Reply:
+def _reply(request: records.Measure | records.Control) -> records.Reply:
     """Run the model in the fork, within the requested limits."""
     if platform.CAN_FORK:
         platform.confine_signals()
-    if isinstance(request, Measure):
+    if isinstance(request, records.Measure):
         platform.limit_memory(int(request.task.memory * 1e9))
-        return MeasuredResult(result=result(request.task, request.mode, load()))
+        return records.MeasuredResult(result=result(request.task, request.mode, load()))
     platform.limit_memory(int(request.memory * 1e9))
     capture = CaptureRequest(
         model=request.model.spec,
@@ -138,7 +122,7 @@ def _reply(request: Measure | Control) -> Reply:
         config=request.config,
         mode=request.mode,
     )
-    return PlainRun(text=plain(capture, build_only=request.stage == "load"))
+    return records.PlainRun(text=plain(capture, build_only=request.stage == "load"))
 
 
 #: transformers checks once, at import: whether there is an MPS device.
@@ -170,7 +154,7 @@ def preload(library: str, name: str = "", target: Target | None = None) -> None:
     Raises:
         ModelLoadError: it is not installed, or cannot be imported.
     """
-    if library not in LIBRARIES:
+    if library not in records.LIBRARIES:
         return
     target = target or Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
     with out_of_reach(), mps_backend(target), names_of_the_target():
@@ -201,7 +185,7 @@ def settle() -> None:
     gc.freeze()
 
 
-_Entry = TypeVar("_Entry", SweepOutcome, MissingVerdict)
+_Entry = TypeVar("_Entry", records.SweepOutcome, records.MissingVerdict)
 
 _FAILS = HEADLINES[0]
 _STAGES: dict[type[OpcheckError], str] = {
@@ -211,7 +195,7 @@ _STAGES: dict[type[OpcheckError], str] = {
 }
 
 
-def result(task: SweepTask, mode: Mode, lists: OpLists) -> SweepResult:
+def result(task: records.SweepTask, mode: Mode, lists: OpLists) -> records.SweepResult:
     """Return the result of one mode of the task.
 
     The model is run in a small configuration, and in its default one where that does not end in a verdict.
@@ -238,17 +222,17 @@ def result(task: SweepTask, mode: Mode, lists: OpLists) -> SweepResult:
 class _Work:
     """The outcomes of one configuration in one mode for each target."""
 
-    def __init__(self, task: SweepTask, mode: Mode, lists: OpLists) -> None:
+    def __init__(self, task: records.SweepTask, mode: Mode, lists: OpLists) -> None:
         self.task = task
         self.mode = mode
         self.lists = lists
-        self.outcomes: list[SweepOutcome] = []
-        self.failures: list[MissingVerdict] = []
+        self.outcomes: list[records.SweepOutcome] = []
+        self.failures: list[records.MissingVerdict] = []
         self.uses: Counter[str] = Counter()
         self.captures = 0
         self.packages: dict[str, str] = {}
 
-    def measure(self, config: Config) -> None:
+    def measure(self, config: records.Config) -> None:
         """Run the model for each class of targets, and judge it for each target."""
         task = self.task
         request = CaptureRequest(
@@ -317,13 +301,13 @@ class _Work:
             self.uses[op] = max(calls, self.uses[op])
         without: list[str] = []
         for judged in summaries(trace, targets, self.lists):
-            outcome = SweepOutcome(
-                targets=(target_name(judged.target),),
+            outcome = records.SweepOutcome(
+                targets=(records.target_name(judged.target),),
                 headline=judged.headline,
                 complete=trace.complete,
                 totals=judged.totals,
                 not_native=tuple(
-                    NotNativeCalls(op=op, status=status, kind=kind or "", calls=calls)
+                    records.NotNativeCalls(op=op, status=status, kind=kind or "", calls=calls)
                     for op, status, kind, calls in judged.operators
                 ),
                 capture=self.captures,
@@ -338,13 +322,13 @@ class _Work:
     def fail(self, targets: Sequence[Target], error: OpcheckError) -> None:
         """Record that these targets have no verdict."""
         stage, kind = _STAGES.get(type(error), "run"), type(error).__name__
-        self._miss(map(target_name, targets), stage, kind, error.message, error.context)
+        self._miss(map(records.target_name, targets), stage, kind, error.message, error.context)
 
     def _miss(
         self, targets: Iterable[str], stage: str, problem: str, message: str, where: str
     ) -> None:
         self.failures.append(
-            MissingVerdict(
+            records.MissingVerdict(
                 targets=tuple(targets), stage=stage, problem=problem, message=message, where=where
             )
         )
@@ -353,12 +337,12 @@ class _Work:
     def progress(self) -> tuple[int, int]:
         """Return how far the work came: targets with a verdict, then the stage of the first failure."""
         failed = sum(len(failure.targets) for failure in self.failures)
-        stages = [STAGES.index(failure.stage) for failure in self.failures]
-        return -failed, min(stages, default=len(STAGES))
+        stages = [records.STAGES.index(failure.stage) for failure in self.failures]
+        return -failed, min(stages, default=len(records.STAGES))
 
-    def result(self, key: str, config: Config, start: float) -> SweepResult:
+    def result(self, key: str, config: records.Config, start: float) -> records.SweepResult:
         """Return the result that the sweep keeps."""
-        return SweepResult(
+        return records.SweepResult(
             key=key,
             model=self.task.model,
             mode=self.mode,
@@ -398,7 +382,7 @@ _SHARING = ("hybrid",)
 _KEPT = re.compile(r"feat_extract|conv|adapter|skip|dense|_per_|start|freq|window|offset|shared")
 
 
-def small(model: Model, library: ModuleType) -> Config:
+def small(model: records.Model, library: ModuleType) -> records.Config:
     """Return the model's configuration with smaller values; its own if nothing can be made smaller.
 
     Raises:
@@ -416,8 +400,8 @@ def small(model: Model, library: ModuleType) -> Config:
     return model.config
 
 
-def _smaller(config: Any) -> Config:
-    reduced: Config = _fewer(vars(config))
+def _smaller(config: Any) -> records.Config:
+    reduced: records.Config = _fewer(vars(config))
     for name in getattr(config, "sub_configs", {}):
         part = getattr(config, name, None)
         if part is None or not hasattr(part, "to_diff_dict"):
@@ -428,8 +412,8 @@ def _smaller(config: Any) -> Config:
     return reduced
 
 
-def _fewer(settings: Mapping[str, Any]) -> Config:
-    reduced: Config = {}
+def _fewer(settings: Mapping[str, Any]) -> records.Config:
+    reduced: records.Config = {}
     for name, value in settings.items():
         if not isinstance(value, int) or isinstance(value, bool) or _KEPT.search(name):
             continue
@@ -462,7 +446,7 @@ DIFFUSERS: list[str] = load_shipped(Path(__file__).with_name("diffusers_models.y
 ALL = "*"
 
 
-def transformers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
+def transformers_models(library: ModuleType, pattern: str) -> Iterator[records.Model]:
     """List every public model class that has a configuration of its own and a forward."""
     names = [
         name
@@ -479,37 +463,39 @@ def transformers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
         # nn.Module's own forward has another name.
         has_forward = model.forward.__name__ != "_forward_unimplemented"
         if has_forward and model.config_class is not None:
-            yield Model(spec=f"transformers:{name}", family=model.config_class.__name__)
+            yield records.Model(spec=f"transformers:{name}", family=model.config_class.__name__)
 
 
-def timm_models(library: ModuleType, pattern: str) -> Iterator[Model]:
+def timm_models(library: ModuleType, pattern: str) -> Iterator[records.Model]:
     """Yield the smallest model of each module of timm, judging by the names; of a pattern all matches."""
     for module in sorted(library.list_modules()):
         names = library.list_models(module=module)
         chosen = [min(names, key=_smallness)] if names and pattern == ALL else names
         yield from (
-            Model(spec=f"timm:{name}", family=module) for name in chosen if fits(name, pattern)
+            records.Model(spec=f"timm:{name}", family=module)
+            for name in chosen
+            if fits(name, pattern)
         )
 
 
-def torchvision_models(library: ModuleType, pattern: str) -> Iterator[Model]:
+def torchvision_models(library: ModuleType, pattern: str) -> Iterator[records.Model]:
     """One classifier a family, and every model of the other tasks; of a pattern all that it fits."""
     seen: set[str] = set()
     for name in (each for each in library.models.list_models() if fits(each, pattern)):
         home = library.models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
         tasks = ("detection", "segmentation", "video", "optical")
         if pattern != ALL or home not in seen or home.startswith(tasks):
-            yield Model(spec=f"torchvision:{name}", family=home)
+            yield records.Model(spec=f"torchvision:{name}", family=home)
         seen.add(home)
 
 
-def diffusers_models(library: ModuleType, pattern: str) -> Iterator[Model]:
+def diffusers_models(library: ModuleType, pattern: str) -> Iterator[records.Model]:
     """The main models: U-nets, transformers, autoencoders, ControlNets; of a pattern all that it fits."""
     names = DIFFUSERS if pattern == ALL else sorted(dir(library))
     for name in (each for each in names if fits(each, pattern)):
         kind: Any = getattr(library, name, None)
         if isinstance(kind, type) and issubclass(kind, library.ModelMixin):
-            yield Model(spec=f"diffusers:{name}", family=name)
+            yield records.Model(spec=f"diffusers:{name}", family=name)
 
 
 def _smallness(name: str) -> tuple[int, int, str]:
@@ -517,7 +503,7 @@ def _smallness(name: str) -> tuple[int, int, str]:
     return next(words, len(_SMALL)), len(name), name
 
 
-CATALOGUES: dict[str, Callable[[ModuleType, str], Iterator[Model]]] = {
+CATALOGUES: dict[str, Callable[[ModuleType, str], Iterator[records.Model]]] = {
     "transformers": transformers_models,
     "timm": timm_models,
     "torchvision": torchvision_models,
@@ -525,7 +511,7 @@ CATALOGUES: dict[str, Callable[[ModuleType, str], Iterator[Model]]] = {
 }
 
 
-def list_models(pattern: str) -> list[Model]:
+def list_models(pattern: str) -> list[records.Model]:
     """List the models of a pattern such as ``transformers:Bert*``, in a prepared process.
 
     Raises:
@@ -543,7 +529,7 @@ def list_models(pattern: str) -> list[Model]:
     return models
 
 
-def answer_patterns(patterns: list[str], _say: Say) -> dict[str, list[Model]]:
+def answer_patterns(patterns: list[str], _say: Say) -> dict[str, list[records.Model]]:
     """Answer a request with the models of each pattern.
 
     Raises:

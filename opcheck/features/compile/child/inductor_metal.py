@@ -25,18 +25,8 @@ import torch
 from msgspec.structs import replace
 
 from opcheck.common.replacing import replace_attributes
+from opcheck.features.compile.child import graph_records
 from opcheck.features.compile.child.cpu_kernels import callable_on_cpu, on_cpu
-from opcheck.features.compile.child.graph_records import (
-    attention_of,
-    extern_of,
-    failure,
-    fake_on_mps,
-    flex_kernel,
-    is_python_number,
-    kernel_of,
-    on_mps,
-    placeholder_values,
-)
 from opcheck.features.compile.compile_records import CompileFailure, Extern, MetalKernel, SideGraph
 from opcheck.simulator.real_device import out_of_reach
 from opcheck.tracing.torch_private import compilation
@@ -73,7 +63,7 @@ class SideCompiler:
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
         """Return what torch.compile calls with each graph of Dynamo's."""
-        self._attention = attention_of(gm)
+        self._attention = graph_records.attention_of(gm)
         self._autocast = _autocast_here(gm)
         return compilation.compile_graph(gm, example_inputs, self._inner)
 
@@ -145,16 +135,16 @@ def side_compile(
     failures: list[CompileFailure] = []
     calls = sum(node.op == "call_function" for node in gm.graph.nodes)
     try:
-        moved = on_mps(gm)
+        moved = graph_records.on_mps(gm)
         inputs = [
-            value if is_python_number(value) else fake_on_mps(value)
-            for value in placeholder_values(moved, example_inputs)
+            value if graph_records.is_python_number(value) else graph_records.fake_on_mps(value)
+            for value in graph_records.placeholder_values(moved, example_inputs)
         ]
         with _metal(seen):
             options = {name: kwargs[name] for name in _PASSED_ON if name in kwargs}
             made.append(compile_step(moved, inputs, **options))
     except Exception as error:  # anything that Inductor raises is what is looked for
-        failures.append(failure(error, gm))
+        failures.append(graph_records.failure(error, gm))
     # A mode may require CUDA graphs, and mps has none.
     skipped = compilation.skipped_cuda_graphs(made[0]) if made else ""
     overloads = (o for n in gm.graph.nodes for o in (n.target, n.meta.get("original_aten")))
@@ -202,7 +192,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         known = source in compilation.defined_kernels()
         name = define(self, source, schedule, kernel)
         if not known:
-            made = kernel_of(str(name), source, schedule)
+            made = graph_records.kernel_of(str(name), source, schedule)
             notes = blocks.notes(kernel, written)
             # For AOTInductor the text has the headers' content without their names.
             headers = made.headers or tuple(sorted(getattr(kernel, "headers", ())))
@@ -210,7 +200,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         return name
 
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.externs.append(extern_of(self))
+        seen.externs.append(graph_records.extern_of(self))
         return comment(self, *args, **kwargs)
 
     changes: list[tuple[Any, str, Any]] = [
@@ -226,7 +216,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         generate = flex_step.value()
 
         def codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
-            seen.kernels.append(flex_kernel(self))
+            seen.kernels.append(graph_records.flex_kernel(self))
             return generate(self, *args, **kwargs)
 
         changes.append((*flex_step, codegen))
