@@ -29,21 +29,7 @@ from opcheck.render import (
     summary,
     timing_page,
 )
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Column,
-    FindingEntry,
-    FindingPlace,
-    Heading,
-    Lines,
-    Style,
-    TextSpan,
-    Title,
-    section,
-    size_of,
-    table_of,
-)
+from opcheck.render import document as blocks
 from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.render.text import as_text
 
@@ -72,7 +58,7 @@ COLUMNS = tuple(_CELLS)
 SECTIONS = ("notes", "operators", "memory", "time", "transfers", "evidence")
 
 
-def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
+def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[blocks.Block]:
     """Make the page: the answer, what to do about it, the summary, and then the details.
 
     Args:
@@ -84,8 +70,8 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     if short:
         yield from _by_remedy(report, notes="notes" in shown)
     else:
-        yield from section("Findings", *entries(report))
-        yield from section("Summary", summary.facts(report, short=False))
+        yield from blocks.section("Findings", *entries(report))
+        yield from blocks.section("Summary", summary.facts(report, short=False))
     if report.memory:
         yield from memory_page.answers(report.memory)
     for run in report.precision:
@@ -93,7 +79,7 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
     if short:
         yield summary.facts(report, short=True)
     if "operators" in shown:
-        yield from section("Operators", table_of(report.groups, _OPERATORS, **_FORM))
+        yield from blocks.section("Operators", blocks.table_of(report.groups, _OPERATORS, **_FORM))
         yield from itertools.chain.from_iterable(map(numbers_page.blocks, report.numbers))
     if "memory" in shown and report.memory:
         yield from memory_page.blocks(report.memory)
@@ -103,15 +89,15 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[Bloc
         yield from transfers(report)
     if "evidence" in shown:
         yield from statements(report)
-        yield from section("Evidence", Bullets(evidence(report)))
-        yield from section("Not checked", Bullets(report.not_checked))
+        yield from blocks.section("Evidence", blocks.Bullets(evidence(report)))
+        yield from blocks.section("Not checked", blocks.Bullets(report.not_checked))
 
 
-_OPERATORS: dict[str, Column] = {
+_OPERATORS: dict[str, blocks.Column] = {
     "calls": "count:,",
     "operator": "op",
-    "what happens": lambda group: TextSpan(
-        outcome(group).label, cast("Style", outcome(group).side)
+    "what happens": lambda group: blocks.TextSpan(
+        outcome(group).label, cast("blocks.Style", outcome(group).side)
     ),
     "why": "because",
     "dtypes": lambda group: ", ".join(group.dtypes),
@@ -136,9 +122,11 @@ _OTHERS = {"error": "Change", "warning": "Check", "note": "Notes on"}
 
 def group_by_remedy(
     report: Report, *, notes: bool
-) -> Iterator[tuple[str, list[tuple[Finding, FindingEntry]]]]:
+) -> Iterator[tuple[str, list[tuple[Finding, blocks.FindingEntry]]]]:
     """Yield the findings by what mends them: a heading with the lines, and the findings with their entries."""
-    groups: dict[str, list[tuple[Finding, FindingEntry]]] = {remedy: [] for remedy in _REMEDIES}
+    groups: dict[str, list[tuple[Finding, blocks.FindingEntry]]] = {
+        remedy: [] for remedy in _REMEDIES
+    }
     kept = [each for each in report.findings if notes or each.severity != "note"]
     for finding, shown in zip(kept, entries(report, notes=notes), strict=True):
         remedy = _BY_RULE.get(f"{finding.severity} {finding.rule}", _OTHERS[finding.severity])
@@ -148,12 +136,12 @@ def group_by_remedy(
             yield f"{remedy} {_lines_of(finding for finding, _ in members)}", members
 
 
-def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
+def _by_remedy(report: Report, *, notes: bool) -> Iterator[blocks.Block]:
     """Show the findings by what mends them: each group with its lines, and the first findings in short."""
     room = _SHOWN
     groups = list(group_by_remedy(report, notes=notes))
     for heading, members in groups:
-        yield Heading(heading)
+        yield blocks.Heading(heading)
         for finding, shown in members if heading.startswith("Notes on") else members[:room]:
             yield _in_short(finding, shown)
             room = max(room - 1, 0)
@@ -164,10 +152,10 @@ def _by_remedy(report: Report, *, notes: bool) -> Iterator[Block]:
     )
     if any(hidden):
         joined = "and " * any(groups) + " and ".join(filter(None, hidden))
-        yield Lines((f"{joined} (-v shows all)",))
+        yield blocks.Lines((f"{joined} (-v shows all)",))
 
 
-def _in_short(finding: Finding, made: FindingEntry) -> FindingEntry:
+def _in_short(finding: Finding, made: blocks.FindingEntry) -> blocks.FindingEntry:
     """Return the entry with what to do as its only detail, and without how a composite gets to its reason."""
     if _BY_RULE.get(f"{finding.severity} {finding.rule}", "").startswith("Set"):
         # The heading names the variable.
@@ -206,17 +194,17 @@ _COMPOSITE = re.compile(r"it is a composite whose body calls \S+: ")
 _NATIVE = re.compile(r"([^;]+) has an MPS kernel for it")
 
 
-def title(report: Report) -> Title:
+def title(report: Report) -> blocks.Title:
     """Say what the report is about, the answer first."""
-    return Title(
-        answer=TextSpan(summary.answer(report), _style(report)),
+    return blocks.Title(
+        answer=blocks.TextSpan(summary.answer(report), _style(report)),
         subject=report.model,
         target=summary.target(report),
         numbers=summary.deciding_numbers(report),
     )
 
 
-def _style(report: Report) -> Style:
+def _style(report: Report) -> blocks.Style:
     """Return the headline's style: wrong results have the colour of errors, or of warnings where inputs decide."""
     wrong = {each.frequency for each in report.wrong}
     if "always" in wrong:
@@ -229,24 +217,24 @@ def _style(report: Report) -> Style:
 _ROWS = 12
 
 
-def transfers(report: Report) -> Iterator[Block]:
+def transfers(report: Report) -> Iterator[blocks.Block]:
     """Describe the copies of CPU fallbacks, the regions of the run, and where the CPU waits for the GPU."""
-    yield from section("Transfers", Lines((f"{summary.transfers(report)}.",)))
+    yield from blocks.section("Transfers", blocks.Lines((f"{summary.transfers(report)}.",)))
     regions = report.partition.regions
     if len(regions) > 1:
-        columns: dict[str, Column] = {
-            "region": lambda region: TextSpan(SIDES[region.side], region.side),
+        columns: dict[str, blocks.Column] = {
+            "region": lambda region: blocks.TextSpan(SIDES[region.side], region.side),
             "calls": "calls:,",
             "from-to": lambda region: f"{region.first:,}-{region.last:,}",
-            "copied there": size_of("bytes_in", "-"),
-            "copied back": size_of("bytes_out", "-"),
+            "copied there": blocks.size_of("bytes_in", "-"),
+            "copied back": blocks.size_of("bytes_out", "-"),
         }
-        yield table_of(regions, columns, right=(1, 2, 3, 4), shown=_ROWS)
+        yield blocks.table_of(regions, columns, right=(1, 2, 3, 4), shown=_ROWS)
     if report.synchronizations:
-        yield table_of(report.synchronizations, _WAITS, code=(1,), right=(0,), shown=_ROWS)
+        yield blocks.table_of(report.synchronizations, _WAITS, code=(1,), right=(0,), shown=_ROWS)
 
 
-_WAITS: dict[str, Column] = {
+_WAITS: dict[str, blocks.Column] = {
     "times": lambda entry: f"{entry.place.count:,}",
     "operator": "op",
     "the CPU waits for": "why",
@@ -270,7 +258,7 @@ def content(report: Report) -> dict[str, object]:
 _QUOTED = re.compile("'[^']*'")
 
 
-def entries(report: Report, *, notes: bool = True) -> Iterator[FindingEntry]:
+def entries(report: Report, *, notes: bool = True) -> Iterator[blocks.FindingEntry]:
     """Make an entry of each finding, its places with the first call that the graph has of each.
 
     A Mac's message is shown with the first finding that has it, whichever operator it names.
@@ -295,7 +283,9 @@ def entries(report: Report, *, notes: bool = True) -> Iterator[FindingEntry]:
         yield entry(shown, map(place, finding.locations, calls))
 
 
-def entry(finding: Finding, places: Iterable[FindingPlace], scope: str = "") -> FindingEntry:
+def entry(
+    finding: Finding, places: Iterable[blocks.FindingPlace], scope: str = ""
+) -> blocks.FindingEntry:
     """Make the entry of a finding at these places.
 
     Args:
@@ -304,7 +294,7 @@ def entry(finding: Finding, places: Iterable[FindingPlace], scope: str = "") -> 
         scope: The models and targets that have it; empty: those of the page.
     """
     details = map(_detail, findings.details(finding))
-    return FindingEntry(
+    return blocks.FindingEntry(
         severity=finding.severity,
         rule=finding.rule,
         message=finding.message,
@@ -313,29 +303,31 @@ def entry(finding: Finding, places: Iterable[FindingPlace], scope: str = "") -> 
     )
 
 
-def place(where: GroupLocation, call: int | None = None) -> FindingPlace:
+def place(where: GroupLocation, call: int | None = None) -> blocks.FindingPlace:
     """Make the place of a finding or of calls, with its line of source."""
     source = where.location.text.strip() if where.location else ""
-    return FindingPlace(summary.place(where), source, call)
+    return blocks.FindingPlace(summary.place(where), source, call)
 
 
-def _detail(detail: tuple[str, str]) -> tuple[str, str | TextSpan]:
+def _detail(detail: tuple[str, str]) -> tuple[str, str | blocks.TextSpan]:
     """Show what a Mac prints as code, and in text only its first sentence."""
     name, text = detail
     if name not in {"prints", "try"}:
         return detail
     sentence, stop, rest = text.partition(". ")
-    return name, TextSpan(text, brief=f"{sentence}{stop}..." if rest and name == "prints" else "")
+    return name, blocks.TextSpan(
+        text, brief=f"{sentence}{stop}..." if rest and name == "prints" else ""
+    )
 
 
-def statements(report: Report) -> Iterator[Block]:
+def statements(report: Report) -> Iterator[blocks.Block]:
     """List the limitations and advisories, first those that some call meets for certain."""
     certain = summary.certain_statements(report)
     known = sorted(summary.statements(report), key=lambda entry: entry[0] not in certain)
     shown = sum(name in certain for name, _ in known)
     rest = f"{plural(len(known) - shown, 'statement')} that calls of this run may meet"
-    lines = tuple((TextSpan(name, "name"), line) for name, line in known)
-    yield from section("Limitations and advisories", Bullets(lines, shown, rest))
+    lines = tuple((blocks.TextSpan(name, "name"), line) for name, line in known)
+    yield from blocks.section("Limitations and advisories", blocks.Bullets(lines, shown, rest))
 
 
 def evidence(report: Report) -> tuple[str, ...]:
@@ -441,11 +433,11 @@ def findings_as_html(findings: Iterable[Finding]) -> str:
     return str(import_module("opcheck.render.html").as_fragment([_finding_table(findings)]))
 
 
-def _finding_table(findings: Iterable[Finding]) -> Block:
+def _finding_table(findings: Iterable[Finding]) -> blocks.Block:
     names = {"severity": "severity", "rule": "rule", "operator": "op", "message": "message"}
     first = {"first line": lambda f: next((p.line for p in f.locations if p.line), "")}
-    table = table_of(findings, {**names, **first})
-    return table if table.rows else Lines(("no findings",))
+    table = blocks.table_of(findings, {**names, **first})
+    return table if table.rows else blocks.Lines(("no findings",))
 
 
 def save(report: Report, path: Path) -> None:

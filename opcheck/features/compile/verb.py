@@ -15,17 +15,7 @@ from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.features.compile.compile_records import (
-    AOTINDUCTOR,
-    BACKENDS,
-    DTYPES,
-    RUNS,
-    CompiledVariants,
-    CompilePlan,
-    Variant,
-    choose,
-    with_kernels_run,
-)
+from opcheck.features.compile import compile_records as records
 from opcheck.judge.policy import COULD_NOT_TELL
 from opcheck.model.records import Record
 from opcheck.render import ANSWERS
@@ -41,14 +31,14 @@ class VariantOptions(Record, frozen=True, kw_only=True):
             "Try only this backend; with --all, with every setting. Repeatable.",
             "backend",
             metavar="NAME",
-            values=(*BACKENDS, AOTINDUCTOR),
+            values=(*records.BACKENDS, records.AOTINDUCTOR),
         ),
     ] = ()
     every: Annotated[bool, flag("Try every backend with every setting.", "all")] = False
     dtypes: Annotated[
         tuple[str, ...],
         flag(
-            f"Try only this dtype. Repeatable.  [default: {', '.join(DTYPES)}]",
+            f"Try only this dtype. Repeatable.  [default: {', '.join(records.DTYPES)}]",
             "dtype",
             metavar="DTYPE",
         ),
@@ -58,7 +48,7 @@ class VariantOptions(Record, frozen=True, kw_only=True):
         flag(
             "One forward pass, or one training step. Repeatable.  [default: both]",
             "mode",
-            choices=RUNS,
+            choices=records.RUNS,
         ),
     ] = ()
     device: Annotated[
@@ -66,16 +56,16 @@ class VariantOptions(Record, frozen=True, kw_only=True):
     ] = "cpu"
     time_limit: Annotated[float, seconds("Time limit of a variant.", 120.0)] = 120.0
 
-    def variants(self, *, run_metal: bool) -> tuple[Variant, ...]:
+    def variants(self, *, run_metal: bool) -> tuple[records.Variant, ...]:
         """Return what to try; the CPU traces what a Mac would compile."""
-        chosen = choose(
-            self.modes or RUNS,
-            tuple(map(parse_dtype, self.dtypes)) or DTYPES,
+        chosen = records.choose(
+            self.modes or records.RUNS,
+            tuple(map(parse_dtype, self.dtypes)) or records.DTYPES,
             backends=self.backends,
             every_setting=self.every,
             metal=self.device != "cuda",
         )
-        return with_kernels_run(chosen) if run_metal else chosen
+        return records.with_kernels_run(chosen) if run_metal else chosen
 
     def flags(self) -> list[str]:
         """Return the runs and dtypes as flags of a command line."""
@@ -104,7 +94,9 @@ class KernelOptions(Record, frozen=True, kw_only=True):
 
             metal_runner.compiler()
 
-    def inspect(self, compiled: CompiledVariants, headers: Path | None) -> CompiledVariants:
+    def inspect(
+        self, compiled: records.CompiledVariants, headers: Path | None
+    ) -> records.CompiledVariants:
         """Write the kernels to files and have them read, where that is requested."""
         if self.check_metal:
             from opcheck.features.compile.check.metal_check import check_kernels
@@ -150,7 +142,7 @@ def command(
     with progress.shown() as say:
         metal = any(variant.metal for variant in variants)
         own = backend(lists.release(str(mac.torch)), say) if metal else Backend()
-        plan = CompilePlan(
+        plan = records.CompilePlan(
             variants=variants,
             device=choice.device,
             seconds=choice.time_limit,

@@ -5,18 +5,8 @@ from collections.abc import Collection, Iterator
 from opcheck.common.text import and_more, plural
 from opcheck.lookup.answer_records import Answer, Note, OverloadAnswer, route_words
 from opcheck.model.records import Evidence
+from opcheck.render import document as blocks
 from opcheck.render import wording
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Column,
-    Facts,
-    Heading,
-    Table,
-    Words,
-    section,
-    table_of,
-)
 from opcheck.render.wording import cut, status_of
 
 #: The sections that flags add.
@@ -26,7 +16,7 @@ _LINES = 11
 #: What each effect of a limitation is called in a short answer.
 _EFFECTS = {"aborts": "aborts", "raises": "raises", "falls_back": "CPU"}
 #: The columns of the table of overloads.
-_OVERLOADS: dict[str, Column] = {
+_OVERLOADS: dict[str, blocks.Column] = {
     "overload": "name",
     "status": lambda overload: wording.label(overload.status, overload.kind),
     "since": "since",
@@ -34,29 +24,31 @@ _OVERLOADS: dict[str, Column] = {
 }
 
 
-def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
+def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[blocks.Block]:
     """Make the page: the headline, the exceptions, and the sections that are shown."""
     main = answer.overloads[0]
     target = answer.target
     headline = _headline(answer, main)
-    yield Heading(headline, 1)
+    yield blocks.Heading(headline, 1)
     rows = list(_rows(answer, main))
     room = _LINES - len(headline) // 100 - sum(1 + (name == "why") for name, _ in rows)
-    facts: list[tuple[str, Words]] = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
+    facts: list[tuple[str, blocks.Words]] = [
+        (name, cut(text, 1 + (name == "why"))) for name, text in rows
+    ]
     facts += wording.limit_rows([*_exceptions(answer, main, headline)], room, "--limits")
     if facts:
-        yield Facts(tuple(facts))
+        yield blocks.Facts(tuple(facts))
     if "releases" in shown:
         yield from _releases(answer, main)
     if "calls" in shown and len(answer.overloads) > 1:
-        yield Heading(f"Overloads on torch {target['torch']}, macOS {target['macos']}")
-        yield table_of(answer.overloads, _OVERLOADS, code=(0,))
+        yield blocks.Heading(f"Overloads on torch {target['torch']}, macOS {target['macos']}")
+        yield blocks.table_of(answer.overloads, _OVERLOADS, code=(0,))
     if "limits" in shown:
         for title, notes in (("Limitations", main.limitations), ("Advisories", main.advisories)):
-            yield from section(title, Bullets(tuple(map(wording.note, notes))))
+            yield from blocks.section(title, blocks.Bullets(tuple(map(wording.note, notes))))
     if "evidence" in shown:
-        yield from section("Evidence", Bullets(tuple(map(_evidence, main.evidence))))
-        yield from section("Links", Bullets(answer.links))
+        yield from blocks.section("Evidence", blocks.Bullets(tuple(map(_evidence, main.evidence))))
+        yield from blocks.section("Links", blocks.Bullets(answer.links))
     yield wording.closing_line(answer.op_lists, SECTIONS - {*shown})
 
 
@@ -199,7 +191,7 @@ def _calls(
         yield "others" if is_operator else "calls", f"{counted}; {text}"
 
 
-def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[Block]:
+def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[blocks.Block]:
     """Make the table of all releases."""
     target = answer.target
     rows = []
@@ -210,7 +202,7 @@ def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[Block]:
             label = wording.label(cell.status, cell.kind)
             rows.append(("" if number else lines, span, label, differing))
     columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
-    yield Table(("torch", "macOS", *columns), tuple(rows), prose=(3,))
+    yield blocks.Table(("torch", "macOS", *columns), tuple(rows), prose=(3,))
 
 
 #: Metal kernels that the head names.

@@ -15,20 +15,8 @@ from opcheck.common.files import is_file
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
+from opcheck.features.weights import listing as listings
 from opcheck.features.weights import part_outcomes
-from opcheck.features.weights.listing import (
-    FolderListing,
-    Listing,
-    NamedFile,
-    files_below,
-    format_of,
-    is_workflow,
-    named_files,
-    open_local,
-    read_stored,
-    settings,
-    stated_by,
-)
 from opcheck.features.weights.part_outcomes import CAST_TO, DtypeJudge
 from opcheck.features.weights.weights_records import (
     WORKS,
@@ -87,7 +75,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
     if is_file(path):
         return _of_path(path, spec, judge)
     if path.is_dir():
-        return _of_listing(FolderListing(path, spec), judge)
+        return _of_listing(listings.FolderListing(path, spec), judge)
     if spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2:
         raise ModelLoadError(
             f"there is no file {spec}",
@@ -114,7 +102,7 @@ def methods(target: Target, lists: OpLists) -> MethodsAnswer:
 def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     """Answer for a file of this machine."""
     if path.suffix.lower() != ".json":
-        folder = FolderListing(path.parent, spec)
+        folder = listings.FolderListing(path.parent, spec)
         listing = _OneFile(folder, path.name)
         model = _StoredModel([path.name], config=_find_configuration(folder))
         return _of_files(listing, [model], judge)
@@ -122,15 +110,15 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
         content = documents.from_python_json(documents.read_text(path))
     except DocumentError as error:
         raise reading.make_damaged_error(spec, str(error)) from error
-    if is_workflow(content):
+    if listings.is_workflow(content):
         return _of_workflow(content, path, spec, judge)
     if isinstance(content, dict) and "weight_map" in content:
-        folder = FolderListing(path.parent, spec)
+        folder = listings.FolderListing(path.parent, spec)
         files = _read_index(folder, path.name)
         model = _StoredModel(files, "safetensors", _find_configuration(folder))
         return _of_files(folder, [model], judge)
     if path.name in {_ADAPTER, _PIPELINE, _CONFIG}:
-        return _of_listing(FolderListing(path.parent, spec), judge)
+        return _of_listing(listings.FolderListing(path.parent, spec), judge)
     raise reading.make_damaged_error(
         spec, "it is neither an index of weights nor a workflow of ComfyUI"
     )
@@ -141,7 +129,7 @@ class _OneFile:
 
     is_whole = True
 
-    def __init__(self, folder: FolderListing, name: str) -> None:
+    def __init__(self, folder: listings.FolderListing, name: str) -> None:
         self.source = folder.source
         self.names = [name]
         self.text = folder.text
@@ -150,13 +138,13 @@ class _OneFile:
     def open_header(self, name: str) -> Any:
         """Open the file, wherever a link leads: the user named it."""
         del name
-        return open_local(self._path)
+        return listings.open_local(self._path)
 
 
-def _find_configuration(folder: FolderListing) -> Mapping[str, Any]:
+def _find_configuration(folder: listings.FolderListing) -> Mapping[str, Any]:
     """Return the configuration next to a file; empty where there is none that can be read."""
     try:
-        return settings(folder, _CONFIG)
+        return listings.settings(folder, _CONFIG)
     except OpcheckError:
         return {}
 
@@ -164,7 +152,7 @@ def _find_configuration(folder: FolderListing) -> Mapping[str, Any]:
 # -- a folder or a repository ----------------------------------------------------------------------------------------
 
 
-def _of_listing(listing: Listing, judge: DtypeJudge) -> WeightsAnswer:
+def _of_listing(listing: listings.Listing, judge: DtypeJudge) -> WeightsAnswer:
     """Answer for a model, a pipeline or an adapter."""
     models = [*_models(listing)]
     if not any(model.files for model in models):
@@ -177,24 +165,26 @@ def _of_listing(listing: Listing, judge: DtypeJudge) -> WeightsAnswer:
     return _of_files(listing, models, judge)
 
 
-def _models(listing: Listing) -> Iterator[_StoredModel]:
+def _models(listing: listings.Listing) -> Iterator[_StoredModel]:
     """Yield the model of a listing, or the parts of its pipeline."""
     names = listing.names
     if _PIPELINE in names:
         components = {name.partition("/")[0] for name in names if "/" in name}
-        declared = [name for name in settings(listing, _PIPELINE) if name in components]
+        declared = [name for name in listings.settings(listing, _PIPELINE) if name in components]
         for name in declared[:_MOST_COMPONENTS]:
             if files := _choose_files(listing, name):
-                yield _StoredModel(files, "diffusers", settings(listing, f"{name}/{_CONFIG}"))
+                yield _StoredModel(
+                    files, "diffusers", listings.settings(listing, f"{name}/{_CONFIG}")
+                )
         return
     form = "transformers" if _CONFIG in names else ""
-    config = settings(listing, _CONFIG)
+    config = listings.settings(listing, _CONFIG)
     if "quantize_config.json" in names and "quantization_config" not in config:
         config = {**config, "quantization_config": {"quant_method": "gptq"}}
     yield _StoredModel(_choose_files(listing, ""), "adapter" if _ADAPTER in names else form, config)
 
 
-def _choose_files(listing: Listing, folder: str) -> list[str]:
+def _choose_files(listing: listings.Listing, folder: str) -> list[str]:
     """Return the files that a library loads from a folder: those of its index, its usual file, or its GGUF file."""
     here = [name for name in listing.names if name.rpartition("/")[0] == folder]
     indexes = [name for name in here if name.endswith(_INDEX) and not _VARIANT.search(name)]
@@ -219,7 +209,7 @@ def _gguf_place(name: str) -> int:
     return next((place for place, kind in enumerate(_GGUF_FIRST) if kind in name), len(_GGUF_FIRST))
 
 
-def _read_index(listing: Listing, index: str) -> list[str]:
+def _read_index(listing: listings.Listing, index: str) -> list[str]:
     """Return the files of an index.
 
     Raises:
@@ -229,7 +219,7 @@ def _read_index(listing: Listing, index: str) -> list[str]:
         named = reading.files_of_index(listing.text(index).encode())
     except DocumentError as error:
         raise reading.make_damaged_error(index, str(error)) from error
-    files = files_below(index.rpartition("/")[0], named, listing.names, index)
+    files = listings.files_below(index.rpartition("/")[0], named, listing.names, index)
     if len(files) > _MOST_FILES:
         raise reading.make_damaged_error(index, f"it names {len(files):,} files")
     return files
@@ -238,9 +228,9 @@ def _read_index(listing: Listing, index: str) -> list[str]:
 # -- judging ---------------------------------------------------------------------------------------------------------
 
 
-def _judge_model(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> _JudgedModel:
+def _judge_model(listing: listings.Listing, model: _StoredModel, judge: DtypeJudge) -> _JudgedModel:
     """Judge a model by its configuration and the headers of its files."""
-    files = [read_stored(listing, name) for name in model.files]
+    files = [listings.read_stored(listing, name) for name in model.files]
     quantization = model.config.get("quantization_config")
     stated = quantization if isinstance(quantization, dict) else None
     names = (tensor.name for file in files for tensor in file.tensors)
@@ -303,7 +293,9 @@ def _cast_by_library(part: PartOutcome, model: _StoredModel, judge: DtypeJudge) 
     return replace(part, outcome="casts", because=because, text="", since="transformers")
 
 
-def _of_files(listing: Listing, models: Sequence[_StoredModel], judge: DtypeJudge) -> WeightsAnswer:
+def _of_files(
+    listing: listings.Listing, models: Sequence[_StoredModel], judge: DtypeJudge
+) -> WeightsAnswer:
     judged = [_judge_model(listing, model, judge) for model in models]
     files = [file for each in judged for file in each.stored]
     worst = max((each.worst for each in judged), key=lambda part: part.rank)
@@ -359,7 +351,7 @@ def _answer(
     return WeightsAnswer(**stated | others)
 
 
-def _other_file(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> str:
+def _other_file(listing: listings.Listing, model: _StoredModel, judge: DtypeJudge) -> str:
     """Return another file of the same repository that works; empty: none was found among the first."""
     folders = {name.rpartition("/")[0] for name in model.files}
     others = [
@@ -386,12 +378,12 @@ def _other_file(listing: Listing, model: _StoredModel, judge: DtypeJudge) -> str
 
 def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     """Answer for the files that a workflow names: by their headers, or by their names where they are not here."""
-    folder = FolderListing(path.parent, spec)
+    folder = listings.FolderListing(path.parent, spec)
     here = {PurePosixPath(name).name: name for name in folder.names}
     rows: list[WeightsPart] = []
     parts: list[PartOutcome] = []
     files: list[StoredFile] = []
-    for named in named_files(content):
+    for named in listings.named_files(content):
         found = here.get(PurePosixPath(named.name).name)
         judged = _judge_model(folder, _StoredModel([found]), judge) if found else None
         stored = [*judged.stored] if judged else []
@@ -403,7 +395,7 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
         rows.append(
             WeightsPart(
                 name=named.name,
-                format=stored[0].format if stored else format_of(named.name),
+                format=stored[0].format if stored else listings.format_of(named.name),
                 outcome=worst.outcome,
                 bytes=sum(file.nbytes for file in stored),
                 dtypes=part_outcomes.total(file.elements() for file in stored),
@@ -427,9 +419,9 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
     )
 
 
-def _by_name(named: NamedFile, judge: DtypeJudge) -> PartOutcome:
+def _by_name(named: listings.NamedFile, judge: DtypeJudge) -> PartOutcome:
     """Return what the name of a file that is not here states of its dtype."""
-    method, dtype = stated_by(named.name)
+    method, dtype = listings.stated_by(named.name)
     if method:
         return part_outcomes.of_method(method, judge)
     if dtype in DTYPES:

@@ -4,17 +4,7 @@ from collections.abc import Collection, Iterator
 
 from opcheck.common.text import filesize, plural
 from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, WeightsAnswer
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Column,
-    Facts,
-    Heading,
-    Lines,
-    section,
-    size_of,
-    table_of,
-)
+from opcheck.render import document as blocks
 from opcheck.render.wording import NOT_CHECKED
 
 #: What each outcome is called.
@@ -29,41 +19,43 @@ _WORDS = {
 }
 _SHOWN = 4
 _PARTS = {"part": "part", "outcome": "outcome", "since": "since", "why": "because"}
-_FILES: dict[str, Column] = {
+_FILES: dict[str, blocks.Column] = {
     "file": "name",
     "outcome": "outcome",
-    "size": size_of("bytes"),
+    "size": blocks.size_of("bytes"),
     "dtypes": lambda each: ", ".join(each.dtypes),
 }
 
 
 def document(
     answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbose")
-) -> Iterator[Block]:
+) -> Iterator[blocks.Block]:
     """Make the page: the outcome, why, what to do, the memory; the parts and the evidence on request."""
-    yield Heading(
+    yield blocks.Heading(
         f"{answer.source}: {_WORDS[answer.outcome]} on torch {answer.torch}, macOS {answer.macos}",
         1,
     )
-    yield Facts(tuple(_facts(answer)))
+    yield blocks.Facts(tuple(_facts(answer)))
     if "verbose" in shown:
-        yield from section("Parts", table_of(answer.parts, _PARTS, code=(0,)))
-        yield from section("Files", table_of(answer.files, _FILES, code=(0,), right=(2,)))
+        yield from blocks.section("Parts", blocks.table_of(answer.parts, _PARTS, code=(0,)))
+        yield from blocks.section(
+            "Files", blocks.table_of(answer.files, _FILES, code=(0,), right=(2,))
+        )
     if "evidence" in shown or "verbose" in shown:
-        yield from section("Evidence", Bullets(answer.evidence))
-    yield Lines((" ".join(answer.not_checked[:1]) + " More: -v, --evidence.",))
+        yield from blocks.section("Evidence", blocks.Bullets(answer.evidence))
+    yield blocks.Lines((" ".join(answer.not_checked[:1]) + " More: -v, --evidence.",))
 
 
-def methods_document(answer: MethodsAnswer) -> Iterator[Block]:
+def methods_document(answer: MethodsAnswer) -> Iterator[blocks.Block]:
     """Make the page of all methods: how many are decided, and a row each."""
     decided = sum(part.outcome != "unknown" for part in answer.methods)
     share = f"{decided} of {plural(len(answer.methods), 'method')} decided"
-    yield Heading(f"{share} on torch {answer.torch}, macOS {answer.macos}", 1)
-    columns: dict[str, Column] = {"method": "part", **_PARTS}
+    yield blocks.Heading(f"{share} on torch {answer.torch}, macOS {answer.macos}", 1)
+    columns: dict[str, blocks.Column] = {"method": "part", **_PARTS}
     del columns["part"]
     columns["evidence"] = lambda part: "; ".join(part.evidence)
-    yield table_of(answer.methods, columns, code=(0,), wide=(4,))
-    yield Lines((NOT_CHECKED,))
+    yield blocks.table_of(answer.methods, columns, code=(0,), wide=(4,))
+    yield blocks.Lines((NOT_CHECKED,))
 
 
 def _facts(answer: WeightsAnswer) -> Iterator[tuple[str, str]]:
