@@ -255,9 +255,8 @@ def entries(
         elif isinstance(entry, Mapping):
             listed.append(dict(entry))
         else:
-            raise UsageError(
-                f"not a table: {entry!r}", context=place, hint="write [[tool.opcheck....]]"
-            )
+            hint = "write [[tool.opcheck....]]"
+            raise UsageError(f"not a table: {entry!r}", context=place, hint=hint)
     return listed
 
 

@@ -24,9 +24,8 @@ def emit(text: str) -> None:
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         # A pipe has no encoding of its own, and the platform's may lack characters of the model's.
-        out.reconfigure(
-            encoding=out.encoding if out.isatty() else "utf-8", errors="backslashreplace"
-        )
+        encoding = out.encoding if out.isatty() else "utf-8"
+        out.reconfigure(encoding=encoding, errors="backslashreplace")
     try:
         # Not click.echo: it would remove the colours of --color always.
         out.write(text if text.endswith("\n") else f"{text}\n")

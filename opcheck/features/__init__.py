@@ -85,9 +85,7 @@ def features() -> Mapping[str, Feature]:
 
 def documents() -> Mapping[str, str]:
     """Return the record of each document that ``-f json`` writes, by its name; a report comes first."""
-    named = {
-        name: record for each in features().values() for name, record in each.documents.items()
-    }
+    named = {name: kind for each in features().values() for name, kind in each.documents.items()}
     return {"report": named.pop("report"), **named}
 
 

@@ -170,9 +170,7 @@ def _row(op: str, release: Release, system: str, lookup: OperatorLookup) -> Row:
     verdict = lookup.verdict(op, aim, dtype)
     states = past(op, lines, system, lookup)
     route = route_steps(op, states, lookup)[-1]
-    about = [
-        s for s in lookup.operators.statements_on(op, line) if Version.parse(system) in s.macos
-    ]
+    about = [s for s in lookup.operators.statements_on(op, line) if aim.macos in s.macos]
     return Row(
         name=op,
         status=verdict.status,

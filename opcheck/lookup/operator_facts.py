@@ -94,9 +94,7 @@ class OperatorFacts:
 
     def usual_statements(self, op: str, line: str) -> tuple[Statement, ...]:
         """Return the statements on the overload and on those that a plain call of it reaches."""
-        reached = {
-            s.id for name in self._usual(op, line) for s in self.statements.for_op(name, line)
-        }
+        reached = {s.id for n in self._usual(op, line) for s in self.statements.for_op(n, line)}
         return tuple(each for each in self.statements_on(op, line) if each.id in reached)
 
     @cached_method
@@ -166,9 +164,7 @@ class OperatorFacts:
 
     def facts(self, op: str, line: str) -> object:
         """Return all data on which a verdict about the overload rests; releases with equal data judge alike."""
-        deciding = tuple(
-            (name, self.resolution(name, line).value) for name in self.deciding(op, line)
-        )
+        deciding = tuple((n, self.resolution(n, line).value) for n in self.deciding(op, line))
         general = (*self.everywhere(line), *self.on_kernels(op, line))
         return deciding, _ids(self.statements_on(op, line)), _ids(general)
 

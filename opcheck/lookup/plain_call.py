@@ -184,9 +184,8 @@ class OperatorLookup:
             for each in statements
             if each.dtypes_of or not each.dtypes or not dtypes.isdisjoint(each.dtypes)
         )
-        tests = any(
-            tests_dtypes(self.lists.statements.by_id[name].condition) for name, _ in matching
-        )
+        by_id = self.lists.statements.by_id
+        tests = any(tests_dtypes(by_id[name].condition) for name, _ in matching)
         return matching, dtype if tests else ""
 
     def _state(self, verdict: Verdict) -> State:
@@ -302,9 +301,8 @@ class OperatorLookup:
     def _make_calls(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
         """Return one call, or one of each rank if a statement tests shapes."""
         names, conditional = self._arguments(op, line)
-        return tuple(
-            _call(op, names, dtype, rank) for rank in _ranks(spatial, conditional=conditional)
-        )
+        ranks = _ranks(spatial, conditional=conditional)
+        return tuple(_call(op, names, dtype, rank) for rank in ranks)
 
     @cached_method
     def _arguments(self, op: str, line: str) -> tuple[tuple[str, ...], bool]:

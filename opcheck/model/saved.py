@@ -125,9 +125,8 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
         each["additionalProperties"] = False
         for entry in each["properties"].values():
             entry.pop("default", None)
-    name = next(
-        str(field.default) for field in msgspec.structs.fields(kind) if field.name == "schema"
-    )
+    fields = msgspec.structs.fields(kind)
+    name = next(str(field.default) for field in fields if field.name == "schema")
     document["properties"]["schema"] = {"enum": [name]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

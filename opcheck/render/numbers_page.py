@@ -24,9 +24,8 @@ _UNCHECKED = {"calls": "calls:,", "operator": "op", "elements": "elements:,"} | 
 
 def blocks(run: KernelNumbers) -> Iterator[Block]:
     """Make the section of a run: the wrong lines, and what was not computed by kernels and why."""
-    yield Heading(
-        f"Numbers: the Metal kernels of torch {run.torch} on this machine's CPU ({run.mode})"
-    )
+    kernels = f"the Metal kernels of torch {run.torch}"
+    yield Heading(f"Numbers: {kernels} on this machine's CPU ({run.mode})")
     if run.wrong:
         yield table_of(run.wrong, _WRONG, code=(0, 2), right=(3, 4), shown=_ROWS)
     if run.unchecked:

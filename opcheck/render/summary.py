@@ -347,9 +347,8 @@ def transfers(report: Report) -> str:
             return "copies by CPU fallbacks were not counted separately"
         return "no copies by a CPU fallback"
     regions = sum(region.side == "cpu" for region in copies.regions)
-    there = (
-        f"{plural(copies.transfers_to_cpu, 'copy')} to the CPU ({filesize(copies.bytes_to_cpu)})"
-    )
+    count = plural(copies.transfers_to_cpu, "copy")
+    there = f"{count} to the CPU ({filesize(copies.bytes_to_cpu)})"
     back = f"{copies.transfers_to_mps:,} back ({filesize(copies.bytes_to_mps)})"
     # A counted run has no call graph, so regions are unavailable.
     around = f", around {plural(regions, 'CPU region')}" if regions else ""

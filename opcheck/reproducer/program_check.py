@@ -90,9 +90,8 @@ def make(chosen: ChosenFinding) -> TriedProgram:
         )
     _check_files(calls.op, [parameter.name for parameter in schema if "str" in parameter.type])
     if not _is_listed(calls.op, chosen.report.target.torch):
-        reason = (
-            f"Not tried: the op lists of torch {chosen.report.target.torch} have no {calls.op}."
-        )
+        release = f"torch {chosen.report.target.torch}"
+        reason = f"Not tried: the op lists of {release} have no {calls.op}."
         return _report_untried(chosen, schema, reason)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
         path = Path(directory, "repro.py")

@@ -75,9 +75,7 @@ def write(
 def nbytes(example: Example) -> int:
     """Return the bytes of an example's tensors, and of what a factory such as aten::zeros makes."""
     size = example.arguments.get("size")
-    numbers = (
-        [length for length in size if isinstance(length, int)] if isinstance(size, tuple) else [0]
-    )
+    numbers = [n for n in size if isinstance(n, int)] if isinstance(size, tuple) else [0]
     result = min(math.prod(abs(number) for number in numbers), 1 << 63) * DTYPES["float64"].itemsize
     return result + sum(
         math.prod(tensor.shape) * DTYPES[tensor.dtype].itemsize for tensor in example.inputs

@@ -56,9 +56,8 @@ def document(report: CompileReport, *, times: bool = True, short: bool = False) 
 def _why(report: CompileReport, *, times: bool = False) -> Iterator[Block]:
     failures = [group for group in report.failures if group.kind not in DECIDING]
     yield from section("Failures", Bullets(tuple(map(_failure, failures))))
-    yield from section(
-        "Known defects of this release", Bullets(tuple(map(_advisory, report.advisories)))
-    )
+    known = Bullets(tuple(map(_advisory, report.advisories)))
+    yield from section("Known defects of this release", known)
     yield from _dynamo(report)
     notes = {
         f"{tried.variant}: {note}": None

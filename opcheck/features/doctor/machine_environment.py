@@ -196,9 +196,7 @@ def gather(variables: Mapping[str, str] | None = None) -> Environment:
             conda=Path(sys.prefix, "conda-meta").is_dir(),
         ),
         torch=_torch(),
-        variables={
-            name: value for name, value in sorted(variables.items()) if _OF_MPS.fullmatch(name)
-        },
+        variables={n: text for n, text in sorted(variables.items()) if _OF_MPS.fullmatch(n)},
         # Damaged metadata lack a name or a version, whatever their types say.
         packages={name: version for name, version in sorted(pairs) if name and version},
     )

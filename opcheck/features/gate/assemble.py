@@ -518,9 +518,8 @@ def report(
         if name in results
         for cell in _model_cells(model, planned, results[name], policy_of, ignores, baseline)
     ]
-    left = tuple(
-        name for model in plan.models for name in jobs_of(model, plan) if name not in results
-    )
+    every = (name for model in plan.models for name in jobs_of(model, plan))
+    left = tuple(name for name in every if name not in results)
     notes = [*plan.left_out, *ignores.list_expired()]
     # A partial run cannot know which entries are unused.
     if whole and not left and all(cell.report is not None for cell in cells):

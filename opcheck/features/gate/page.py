@@ -252,9 +252,8 @@ def _case(cell: GateCell) -> JunitCase:
         finding, place = occurrence.finding, occurrence.place
         where = summary.place(place) if place else ""
         why = f" ({finding.ignored})" if finding.ignored else ""
-        text = (
-            f"{occurrence.state}{why}: {finding.severity} {finding.rule} {finding.message} {where}"
-        )
+        about = f"{finding.severity} {finding.rule} {finding.message}"
+        text = f"{occurrence.state}{why}: {about} {where}"
         if occurrence.state != "new":
             others.append(text)
         else:

@@ -58,9 +58,8 @@ def _facts(overload: OverloadHistory, room: int) -> list[tuple[str, Words]]:
     rows: list[tuple[str, str, str]] = []
     for step in reversed(overload.steps[1:]):
         status = _status(step) if step.change in {"better", "worse", "removed"} else ""
-        other = {
-            n: s for n, s in step.dtypes.items() if not status or status_of(s) != status_of(step)
-        }
+        own, states = status_of(step), step.dtypes.items()
+        other = {n: s for n, s in states if not status or status_of(s) != own}
         texts = (status, wording.by_state(other), *_causes(step, overload.name))
         rows.append((step.torch, "; ".join(filter(None, texts)), ""))
     return [*wording.limit_rows(rows, room, "--releases")]

@@ -150,9 +150,8 @@ def issue(
         return 3
     output.put(text)
     streams.note(f"title: {issues.title(tested, operation)}")
-    streams.note(
-        "goes to https://github.com/pytorch/pytorch/issues; check for an existing issue first"
-    )
+    where = "https://github.com/pytorch/pytorch/issues"
+    streams.note(f"goes to {where}; check for an existing issue first")
     return 0
 
 

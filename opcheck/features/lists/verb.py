@@ -67,9 +67,8 @@ def merge(
             f"{statements} merged; move each to the file of its area, and end the statements that it replaces"
         )
     else:
-        streams.note(
-            f"{statements} would be merged, and the lint finds no problem: --apply writes it"
-        )
+        would = f"{statements} would be merged"
+        streams.note(f"{would}, and the lint finds no problem: --apply writes it")
     return 0
 
 

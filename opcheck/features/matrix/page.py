@@ -250,9 +250,7 @@ def _web_page_data(coverage: Coverage, torch: str) -> dict[str, Any]:
         "sets": list(states.numbers),
         "reasons": list(reasons.numbers),
         "systems": list(systems.numbers),
-        "notes": [
-            [name, *msgspec.to_builtins(about).values()] for name, about in coverage.notes.items()
-        ],
+        "notes": [[n, *msgspec.to_builtins(about).values()] for n, about in coverage.notes.items()],
         "ops": operators,
         "aliases": dict(coverage.aliases),
     }

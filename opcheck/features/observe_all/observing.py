@@ -158,9 +158,8 @@ def _run(folder: Path, planned: PlannedStep, mac: ThisMac, host: Host, lists: Op
             why = " ".join(str(error).split())[:500]
             continue
         step = write_rows(folder, step, rows)
-        return replace(
-            step, state="done", attempts=attempt, seconds=round(time.monotonic() - start, 1)
-        )
+        seconds = round(time.monotonic() - start, 1)
+        return replace(step, state="done", attempts=attempt, seconds=seconds)
     return replace(step, attempts=_ATTEMPTS, why=why)
 
 

@@ -151,9 +151,8 @@ def _exception(entry: Note, main: OverloadAnswer, headline: str) -> tuple[str, s
 
     A case that the headline names is left out, so that the way out has room.
     """
-    dtypes = ", ".join(
-        n for n in entry.dtypes if n in main.dtypes and main.dtype not in entry.dtypes
-    )
+    named = () if main.dtype in entry.dtypes else entry.dtypes
+    dtypes = ", ".join(name for name in named if name in main.dtypes)
     case = wording.cut_at_word(entry.case, wording.SHORT_CASE)
     if case and entry.way_out and entry.case in headline:
         case = "" if dtypes else "help"

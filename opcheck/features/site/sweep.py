@@ -55,9 +55,8 @@ class Sweep:
         self.targets = sorted({_target_of(row) for row in tables["outcomes"]})
         #: whether it was also run with the fallback variable alone.
         self._usual = min((row["fallback"] for row in tables["outcomes"]), default=False)
-        self._by_model = {
-            name: _group_by(rows, itemgetter("model")) for name, rows in tables.items()
-        }
+        model = itemgetter("model")
+        self._by_model = {name: _group_by(rows, model) for name, rows in tables.items()}
         self._by_op = _group_by(self._usual_rows("operators"), itemgetter("op"))
         self._uses = _group_by(tables["uses"], itemgetter("op"))
 
@@ -78,9 +77,7 @@ class Sweep:
             modes=tuple(sorted({row["mode"] for row in self._rows["outcomes"]})),
             packages=dict(sorted(self.page_head.get("packages", {}).items())),
             digest=str(self.page_head.get("op_lists", "")),
-            models=tuple(
-                msgspec.convert(model, ListedModel, from_attributes=True) for model in models
-            ),
+            models=tuple(msgspec.convert(m, ListedModel, from_attributes=True) for m in models),
         )
 
     def headlines(self, line: str) -> dict[str, int]:
@@ -164,9 +161,8 @@ class Sweep:
         if not systems:
             return []
         newest = str(max(systems))
-        return [
-            row for row in self._usual_rows(table) if (row["torch"], row["macos"]) == (line, newest)
-        ]
+        rows, aim = self._usual_rows(table), (line, newest)
+        return [row for row in rows if (row["torch"], row["macos"]) == aim]
 
 
 def read(folder: Path) -> Sweep:

@@ -38,7 +38,6 @@ def build(
     with progress.shown(redirected=True) as say:
         # A terminal shows a few of thousands of messages.
         pages = write(folder, sweep, progress=say and streams.throttle(say, 0.1))
-    streams.emit(
-        for_stderr(f"{folder}: {plural(len(pages), 'page')}; open {folder / 'index.html'}")
-    )
+    count = plural(len(pages), "page")
+    streams.emit(for_stderr(f"{folder}: {count}; open {folder / 'index.html'}"))
     return 0

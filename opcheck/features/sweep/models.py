@@ -56,9 +56,8 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
             )
             unique.setdefault(msgspec.json.encode(whole), whole)
     if not unique:
-        raise UsageError(
-            "there is no model to sweep", context=", ".join(texts), hint=f"list {_FORM}"
-        )
+        named = ", ".join(texts)
+        raise UsageError("there is no model to sweep", context=named, hint=f"list {_FORM}")
     return tuple(unique.values())
 
 

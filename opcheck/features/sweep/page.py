@@ -131,9 +131,8 @@ def _harms(summary: Summary, target: str) -> Iterator[Block]:
     )
     yield Heading(_words(target), 3)
     if rows:
-        yield Table(
-            ("operator", "calls are", "stops", "sends to the CPU", "families"), rows, code=(0,)
-        )
+        headers = ("operator", "calls are", "stops", "sends to the CPU", "families")
+        yield Table(headers, rows, code=(0,))
     else:
         yield Lines(("None: every call of every model is native.",))
 

@@ -502,8 +502,7 @@ def _alone(
     except LostError as lost:
         if lost.scheduler:
             return []
-        results = [
-            _end_early(task, mode, "died", "the worker died of it, twice") for mode in task.keys
-        ]
+        why = "the worker died of it, twice"
+        results = [_end_early(task, mode, "died", why) for mode in task.keys]
     _keep(results, waiting, folder)
     return results

@@ -69,9 +69,7 @@ class Summary:
 
     def _add(self, result: SweepResult) -> None:
         who = result.model.spec, result.mode
-        headlines = {
-            name: outcome.headline for outcome in result.outcomes for name in outcome.targets
-        }
+        headlines = {name: each.headline for each in result.outcomes for name in each.targets}
         self.headlines[who] = {name: headlines.get(name, _COULD_NOT_TELL) for name in self.targets}
         self.homes[result.model.spec] = result.model.library, result.model.family
         self.failures += [(result, failure) for failure in result.failures]
@@ -107,7 +105,7 @@ class Summary:
         for (model, _), headlines in self.headlines.items():
             by_family[self.homes[model]][headlines[target]] += 1
         return {
-            home: counts for home, counts in sorted(by_family.items()) if set(counts) - {_NATIVELY}
+            home: by_family[home] for home in sorted(by_family) if {*by_family[home]} - {_NATIVELY}
         }
 
     def harms(self, target: str) -> tuple[Harm, ...]:

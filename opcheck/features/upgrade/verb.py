@@ -66,13 +66,11 @@ def command(
     possible, impossible = upgrade_advice.targets(here, targets.releases(releases, lists), lists)
     request = request_of(model, here, capture)
     if not (target.torch and target.macos):
-        streams.note(
-            f"from torch {here.torch} on macOS {here.macos}; --torch and --macos select others"
-        )
+        now = f"from torch {here.torch} on macOS {here.macos}"
+        streams.note(f"{now}; --torch and --macos select others")
     reports = audit_on_targets(possible, request, lists, progress)
-    advised = upgrade_advice.advise(
-        dict(zip(possible, reports, strict=True)), impossible, here, lists
-    )
+    judged = dict(zip(possible, reports, strict=True))
+    advised = upgrade_advice.advise(judged, impossible, here, lists)
     on_screen = output.to_stdout and streams.color_wanted(color)
     output.put(write(advised, page.document(advised), output.chosen(ANSWERS), color=on_screen))
     return 0 if advised.complete else COULD_NOT_TELL

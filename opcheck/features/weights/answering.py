@@ -119,9 +119,8 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
         return _of_files(folder, [model], judge)
     if path.name in {_ADAPTER, _PIPELINE, _CONFIG}:
         return _of_listing(listings.FolderListing(path.parent, spec), judge)
-    raise reading.make_damaged_error(
-        spec, "it is neither an index of weights nor a workflow of ComfyUI"
-    )
+    problem = "it is neither an index of weights nor a workflow of ComfyUI"
+    raise reading.make_damaged_error(spec, problem)
 
 
 class _OneFile:
@@ -173,9 +172,8 @@ def _models(listing: listings.Listing) -> Iterator[_StoredModel]:
         declared = [name for name in listings.settings(listing, _PIPELINE) if name in components]
         for name in declared[:_MOST_COMPONENTS]:
             if files := _choose_files(listing, name):
-                yield _StoredModel(
-                    files, "diffusers", listings.settings(listing, f"{name}/{_CONFIG}")
-                )
+                config = listings.settings(listing, f"{name}/{_CONFIG}")
+                yield _StoredModel(files, "diffusers", config)
         return
     form = "transformers" if _CONFIG in names else ""
     config = listings.settings(listing, _CONFIG)
@@ -191,9 +189,7 @@ def _choose_files(listing: listings.Listing, folder: str) -> list[str]:
     for index in sorted(indexes, key=lambda name: "safetensors" not in name)[:1]:
         return _read_index(listing, index)
     for suffix in reading.SUFFIXES:
-        found = [
-            name for name in here if name.lower().endswith(suffix) and not _TRAINING.search(name)
-        ]
+        found = [n for n in here if n.lower().endswith(suffix) and not _TRAINING.search(n)]
         plain = [name for name in found if not _VARIANT.search(name)] or found
         if suffix == ".gguf":
             return sorted(plain, key=_gguf_place)[:1]

@@ -139,9 +139,8 @@ def _make_refusal(name: str, outcome: Becomes, verdict: Verdict) -> PartOutcome:
 
 
 def _evidence(verdict: Verdict) -> tuple[str, ...]:
-    return tuple(
-        ": ".join(filter(None, (each.where, each.detail))) for each in verdict.evidence[:2]
-    )
+    pairs = ((each.where, each.detail) for each in verdict.evidence[:2])
+    return tuple(": ".join(filter(None, pair)) for pair in pairs)
 
 
 @functools.cache

@@ -56,9 +56,7 @@ def outcome_of(key: str, *, evidence: tuple[str, ...] = (), **names: object) -> 
     """Return the outcome of this key in outcomes.yaml, with the names in its texts filled in."""
     entry = {"evidence": evidence, **_OUTCOMES[key]}
     names = {"newer": "{newer}", **names}
-    texts = {
-        field: text.format_map(names) for field, text in entry.items() if isinstance(text, str)
-    }
+    texts = {key: text.format_map(names) for key, text in entry.items() if isinstance(text, str)}
     return convert({**entry, **texts}, PartOutcome)
 
 

@@ -358,9 +358,8 @@ class MaskedBlocks:
 
     def _keep(self, variable: Any, result: str) -> None:
         kernel = compilation.current_kernel()
-        first = self._blocks.setdefault(kernel, {}).setdefault(
-            id(variable), _Block(variable, result)
-        )
+        block = _Block(variable, result)
+        first = self._blocks.setdefault(kernel, {}).setdefault(id(variable), block)
         if first.result != result:
             note = f"{variable} is {first.result} in one masked block, and stands for {result} of another"
             self._notes.setdefault(kernel, {})[plain(note)] = None

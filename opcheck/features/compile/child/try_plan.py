@@ -179,12 +179,10 @@ def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> 
     except WorkerError as error:
         late = error.kind == "late"
         more = " (--timeout raises the limit)" if late else ""
-        failure = CompileFailure(
-            kind="timeout" if late else "died", message=f"the process {error}{more}"
-        )
-        return TriedVariant(
-            variant=variant, outcome="too long" if late else "died", failure=failure
-        )
+        kind = "timeout" if late else "died"
+        failure = CompileFailure(kind=kind, message=f"the process {error}{more}")
+        outcome = "too long" if late else "died"
+        return TriedVariant(variant=variant, outcome=outcome, failure=failure)
 
 
 def _refuse_if_large(request: CaptureRequest) -> None:

@@ -93,9 +93,8 @@ def samples_of(op: Any, task: ProbeTask, limit: int) -> list[OpInfoSample]:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the generator that OpInfo draws from
     torch.manual_seed(0)
-    made = op.sample_inputs(
-        "cpu", getattr(torch, task.dtype), requires_grad=task.phase == "gradient"
-    )
+    dtype, grad = getattr(torch, task.dtype), task.phase == "gradient"
+    made = op.sample_inputs("cpu", dtype, requires_grad=grad)
     return [
         OpInfoSample((sample.input, *sample.args), dict(sample.kwargs))
         for sample in itertools.islice(made, limit)
@@ -246,9 +245,7 @@ def _call_sample(op: Any, task: ProbeTask, sample: OpInfoSample) -> None:
     outputs = [
         tensor for tensor in tensors(out) if tensor.requires_grad and tensor.layout == torch.strided
     ]
-    inputs = [
-        tensor for tensor in tensors(tuple(sample)) if tensor.requires_grad and tensor.is_leaf
-    ]
+    inputs = [each for each in tensors(tuple(sample)) if each.requires_grad and each.is_leaf]
     if outputs and inputs:
         # The gradients come from outside, so that no reduction of ours is among the calls.
         gradients = [torch.ones_like(output) for output in outputs]
@@ -287,9 +284,8 @@ def answer(request: Setup | ProbeTrial, _say: Say) -> Ready | ProbeDone:
 def _answer(request: Setup | ProbeTrial) -> Ready | ProbeDone:
     if isinstance(request, Setup):
         device, ops = _prepare(request)
-        return Ready(
-            machine=installed_devices.machine(device), tasks=tuple(tasks(ops, request, device))
-        )
+        machine = installed_devices.machine(device)
+        return Ready(machine=machine, tasks=tuple(tasks(ops, request, device)))
     device, ops = _prepare(request.setup)
     task = request.task
     try:
