@@ -57,11 +57,8 @@ def with_keywords(
         assert isinstance(record, type)
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.name != "options"]
-        options = [
-            source
-            for source in options_of(record)
-            if source.field not in {parameter.name for parameter in own}
-        ]
+        taken = {parameter.name for parameter in own}
+        options = [source for source in options_of(record) if source.field not in taken]
         keywords = [
             inspect.Parameter(
                 source.field,

@@ -145,12 +145,8 @@ def _key(request: CaptureRequest, about: str) -> str:
 
 @functools.cache
 def _process_parts() -> tuple[str, ...]:
-    return (
-        TOOL,
-        _own_digest(),
-        f"{sys.executable} {sys.version} {platform.platform()}",
-        _installed_digest(),
-    )
+    python = f"{sys.executable} {sys.version} {platform.platform()}"
+    return TOOL, _own_digest(), python, _installed_digest()
 
 
 def _own_digest() -> str:

@@ -213,11 +213,8 @@ def read_ignores(content: object, where: str) -> tuple[IgnoreEntry, ...]:
         place = f"{where} ignore, entry {number}"
         one_of([entry.rule], {**BY_ID, **SCAN_BY_ID}, place, "rule")
         if not entry.reason.strip():
-            raise UsageError(
-                f"{entry.rule} is ignored without a reason",
-                context=place,
-                hint='write reason = "..."',
-            )
+            message = f"{entry.rule} is ignored without a reason"
+            raise UsageError(message, context=place, hint='write reason = "..."')
     return ignores
 
 
@@ -243,11 +240,8 @@ def entries(
         ]
     tables = [content] if isinstance(content, Mapping) else content
     if not isinstance(tables, (list, tuple)):
-        raise UsageError(
-            "not a list of tables",
-            context=place,
-            hint=f"write [[tool.opcheck.{place.rpartition(' ')[2]}]]",
-        )
+        hint = f"write [[tool.opcheck.{place.rpartition(' ')[2]}]]"
+        raise UsageError("not a list of tables", context=place, hint=hint)
     listed = []
     for entry in tables:
         if isinstance(entry, str) and short:
@@ -309,11 +303,8 @@ def one_of(
         if name not in known:
             nearest = difflib.get_close_matches(name, known, 1, 0.5) if near else []
             meant = "".join(f"did you mean {text!r}?; " for text in nearest)
-            raise UsageError(
-                f"unknown {what}: {name!r}",
-                context=place,
-                hint=f"{meant}known: {', '.join(known) or 'none'}",
-            )
+            hint = f"{meant}known: {', '.join(known) or 'none'}"
+            raise UsageError(f"unknown {what}: {name!r}", context=place, hint=hint)
 
 
 @contextlib.contextmanager

@@ -444,11 +444,8 @@ def _possible_file(path: str) -> str:
     if path in STDOUT or (os.path.isdir(Path(path).parent) and not is_folder):
         return path
     wrong = "it is a directory" if is_folder else "no such directory"
-    raise UsageError(
-        f"cannot write the report: {wrong}",
-        context=path,
-        hint="name a file in a directory that exists",
-    )
+    hint = "name a file in a directory that exists"
+    raise UsageError(f"cannot write the report: {wrong}", context=path, hint=hint)
 
 
 class OutputOptions(Record, frozen=True, kw_only=True):

@@ -65,11 +65,8 @@ def texts_of(verb: str, command: str = "") -> dict[str, str]:
     declared = feature(verb)
     if declared is None:
         return {}
-    return (
-        declared.commands[command]
-        if command
-        else {"help": declared.help, "epilog": declared.epilog}
-    )
+    whole = {"help": declared.help, "epilog": declared.epilog}
+    return declared.commands[command] if command else whole
 
 
 @functools.cache

@@ -162,11 +162,8 @@ def _by_mode(
     if not modes:
         return None
     if mode not in modes:
-        raise UsageError(
-            f"{head} has no mode {mode!r}",
-            context=f"operator {asked}",
-            hint=f"its modes: {', '.join(modes)}",
-        )
+        known = f"its modes: {', '.join(modes)}"
+        raise UsageError(f"{head} has no mode {mode!r}", context=f"operator {asked}", hint=known)
     main = next((op for op in modes[mode] if "2d" in op), modes[mode][0])
     return Query(asked=name, kind="python", main=main, overloads=modes[mode])
 

@@ -321,13 +321,8 @@ class GroupLocation(Record, frozen=True, kw_only=True):
         file, _, number = self.line.rpartition(":")
         if not (file and number.isdecimal() and len(number) < 10):
             return None
-        return SourceLocation(
-            file=file,
-            line=int(number),
-            function=self.function,
-            text=self.text,
-            statement=self.statement,
-        )
+        own = {"function": self.function, "text": self.text, "statement": self.statement}
+        return SourceLocation(file=file, line=int(number), **own)
 
 
 @functools.lru_cache(maxsize=4096)

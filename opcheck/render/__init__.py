@@ -92,10 +92,6 @@ def step_summary(record: msgspec.Struct) -> str:
 def format_of(path: str) -> str | None:
     """Return the format of a file by its suffix, the longest that fits; None: there is none."""
     name = PurePath(path).name.lower()
-    fitting = [
-        (suffix, kind)
-        for kind, suffixes in FORMATS.items()
-        for suffix in suffixes
-        if name.endswith(suffix)
-    ]
+    pairs = ((suffix, kind) for kind, suffixes in FORMATS.items() for suffix in suffixes)
+    fitting = [pair for pair in pairs if name.endswith(pair[0])]
     return max(fitting, key=lambda entry: len(entry[0]), default=("", None))[1]

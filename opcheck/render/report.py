@@ -402,11 +402,8 @@ def rows(report: Report) -> Iterator[tuple[str, ...]]:
 
 def lines(report: Report) -> Iterator[dict[str, object]]:
     """Make an object for each finding, with its model and target."""
-    about = {
-        "model": report.model,
-        "target": msgspec.to_builtins(report.target),
-        "headline": report.headline,
-    }
+    target = msgspec.to_builtins(report.target)
+    about = {"model": report.model, "target": target, "headline": report.headline}
     yield from findings.lines(report.tool, about, report.findings)
 
 

@@ -52,11 +52,8 @@ def _run(comparison: DeviceComparison) -> Iterator[str]:
         yield f"inputs: {', '.join(comparison.inputs)}{note}"
     if comparison.loss:
         yield f"loss: {comparison.loss}"
-    counts = [
-        f"{comparison.outcomes[name]:,} {text}"
-        for name, text in _OUTCOMES
-        if comparison.outcomes.get(name)
-    ]
+    numbers = comparison.outcomes
+    counts = [f"{numbers[name]:,} {text}" for name, text in _OUTCOMES if numbers.get(name)]
     yield f"{plural(comparison.calls, 'call')}: {', '.join(counts) or 'none'}"
     aside = [plural(comparison.views, "view")] if comparison.views else []
     if comparison.elsewhere:

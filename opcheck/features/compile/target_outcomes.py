@@ -257,11 +257,8 @@ def _on_target(
         )
         return replace(graph, failures=failures)
 
-    judged = replace(
-        tried,
-        side=tuple(map(judge_graph, tried.side)),
-        side_again=tuple(map(judge_graph, tried.side_again)),
-    )
+    side, again = (tuple(map(judge_graph, each)) for each in (tried.side, tried.side_again))
+    judged = replace(tried, side=side, side_again=again)
     return replace(judged, outcome=_outcome(judged, known))
 
 

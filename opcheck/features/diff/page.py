@@ -43,11 +43,8 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
     before, after = answer.before["torch"], answer.after["torch"]
     dtype = f", {answer.dtype}" if answer.dtype else ""
     yield Heading(f"torch {before} to {after} on macOS {answer.macos}{dtype}", 1)
-    texts = [
-        f"{_TITLES[name].lower()}: {plural(count, 'overload')}"
-        for name, count in answer.counts.items()
-        if count
-    ]
+    counts = {_TITLES[name].lower(): count for name, count in answer.counts.items() if count}
+    texts = [f"{title}: {plural(count, 'overload')}" for title, count in counts.items()]
     yield Lines(("; ".join(texts) or "nothing changed", *(f"Note: {n}." for n in answer.notes)))
     tables = {
         name: tuple(_rows(list(changes)))
@@ -73,11 +70,8 @@ def _facts(
     """Yield the first operators of each change: the worse ones first, those that are computed in another way last."""
     worse, better = _NAMED
     for names, room in ((REGRESSIONS, worse - bool(moved)), (IMPROVEMENTS, better)):
-        rows = [
-            (_NAMES.get(name, name), f"{row[0]}: {_change(row)}", "")
-            for name in names
-            for row in tables.get(name, ())
-        ]
+        changed = ((name, row) for name in names for row in tables.get(name, ()))
+        rows = [(_NAMES.get(name, name), f"{row[0]}: {_change(row)}", "") for name, row in changed]
         yield from wording.limit_rows(rows, room, "-v")
     if moved:
         yield "route", wording.cut(f"computed in another way: {and_more([m[0] for m in moved], 2)}")

@@ -182,11 +182,8 @@ def write(path: Path, baseline: Baseline) -> None:
         UsageError: it cannot be written.
     """
     content = msgspec.to_builtins(baseline)
-    text = (
-        json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        if path.suffix == ".json"
-        else dump(content)
-    )
+    is_json = path.suffix == ".json"
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n" if is_json else dump(content)
     write_text(path, text)
 
 
@@ -204,9 +201,7 @@ def update_baseline(
         for entry in entries:
             cells_of_entry = ((target, judged.get((model, target))) for target in entry.targets)
             stays = [
-                target
-                for target, cell in cells_of_entry
-                if (not _is_whole(cell) if cell else not whole)
+                t for t, cell in cells_of_entry if (not _is_whole(cell) if cell else not whole)
             ]
             _add(known, model, entry, stays)
     for cell in judged.values():
@@ -348,12 +343,8 @@ def work(job: Job, say: Callable[[str], None]) -> JobResult:
             return JobResult(failed=describe_failure(error), libraries=_versions(job))
         reports = {**reports, **dict(zip(missing, audited, strict=True))}
     complete = tuple(report for target in job.targets if (report := reports[target]) is not None)
-    return JobResult(
-        reports=complete,
-        libraries=_versions(job),
-        kept=len(job.targets) - len(missing),
-        not_kept=not_kept,
-    )
+    kept, versions = len(job.targets) - len(missing), _versions(job)
+    return JobResult(reports=complete, libraries=versions, kept=kept, not_kept=not_kept)
 
 
 def describe_failure(error: OpcheckError) -> Failed:

@@ -55,11 +55,8 @@ def _where(chosen: ChosenFinding) -> tuple[str, str]:
 def _is_missing(chosen: ChosenFinding) -> bool:
     """Return whether the operator has no kernel, rather than a kernel that refuses this call."""
     calls = chosen.calls
-    return (
-        calls is not None
-        and not chosen.statement_names
-        and calls.status in {"fallback", "unsupported"}
-    )
+    is_refused = calls is not None and calls.status in {"fallback", "unsupported"}
+    return is_refused and not chosen.statement_names
 
 
 def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:

@@ -212,11 +212,8 @@ def check(output: Path) -> None:
         if not there.is_dir():
             raise _refusal("not a folder", there)
         paths = output.rglob("*") if there == output else ()
-        present = {
-            path.relative_to(output).as_posix()
-            for path in paths
-            if path.is_symlink() or not path.is_dir()
-        }
+        inner = (path for path in paths if path.is_symlink() or not path.is_dir())
+        present = {path.relative_to(output).as_posix() for path in inner}
         if not present:
             return
         if MARKER not in present:
@@ -284,11 +281,8 @@ def _remove_afterwards(folder: Path) -> Iterator[None]:
 
 
 def _refusal(message: str, output: Path) -> UsageError:
-    return UsageError(
-        message,
-        context=str(output),
-        hint="name a new or an empty folder, or that of an earlier site",
-    )
+    hint = "name a new or an empty folder, or that of an earlier site"
+    return UsageError(message, context=str(output), hint=hint)
 
 
 _OP = re.compile(r"\b(?:aten|torchvision|torchaudio)::\w+(?:\.\w+)?")

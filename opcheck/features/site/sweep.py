@@ -90,11 +90,8 @@ class Sweep:
 
         A model is stopped by a call that raises without the fallback variable.
         """
-        stopped = {
-            (row["op"], row["model"])
-            for row in self._newest(line, "operators")
-            if _state(row) in STOPS
-        }
+        rows = self._newest(line, "operators")
+        stopped = {(row["op"], row["model"]) for row in rows if _state(row) in STOPS}
         counts = Counter(op for op, _ in stopped)
         return tuple(sorted(counts.items(), key=lambda count: (-count[1], count[0]))[:_MOST])
 

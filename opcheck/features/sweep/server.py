@@ -471,11 +471,8 @@ def timm_models(library: ModuleType, pattern: str) -> Iterator[records.Model]:
     for module in sorted(library.list_modules()):
         names = library.list_models(module=module)
         chosen = [min(names, key=_smallness)] if names and pattern == ALL else names
-        yield from (
-            records.Model(spec=f"timm:{name}", family=module)
-            for name in chosen
-            if fits(name, pattern)
-        )
+        fitting = (name for name in chosen if fits(name, pattern))
+        yield from (records.Model(spec=f"timm:{name}", family=module) for name in fitting)
 
 
 def torchvision_models(library: ModuleType, pattern: str) -> Iterator[records.Model]:

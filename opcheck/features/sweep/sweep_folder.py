@@ -168,11 +168,8 @@ def _marker(path: Path) -> dict[str, Any] | None:
         problem = f"the folder's description is damaged: {error}"
         if error.missing:
             problem = "this folder is not that of a sweep, and not empty"
-    raise UsageError(
-        problem,
-        context=str(path),
-        hint="name another folder with --folder; it is made where there is none",
-    )
+    hint = "name another folder with --folder; it is made where there is none"
+    raise UsageError(problem, context=str(path), hint=hint)
 
 
 def read(path: Path) -> tuple[SweepDescription, Iterator[SweepResult]]:
@@ -183,11 +180,8 @@ def read(path: Path) -> tuple[SweepDescription, Iterator[SweepResult]]:
     """
     description = read_description(path) if path.is_dir() else None
     if description is None:
-        raise UsageError(
-            "there is no sweep in this folder",
-            context=str(path),
-            hint="opcheck sweep MODELS --folder DIR",
-        )
+        hint = "opcheck sweep MODELS --folder DIR"
+        raise UsageError("there is no sweep in this folder", context=str(path), hint=hint)
     return description, _results(path, description.keys)
 
 

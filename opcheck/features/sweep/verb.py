@@ -185,11 +185,8 @@ def report(
 
 
 def _needs(backend: str, scheduler: str) -> None:
-    missing = [
-        name
-        for name, needed_by in _NEEDED.items()
-        if needed_by in {"", backend} and find_spec(name) is None
-    ]
+    needed = [name for name, needed_by in _NEEDED.items() if needed_by in {"", backend}]
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise UsageError(
             f"a sweep needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
@@ -227,12 +224,8 @@ def _progress(options: ProgressOptions) -> Iterator[Tell]:
     from rich.progress import Progress as Bar
     from rich.text import Text
 
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.description}"),
-    )
+    progress = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (*progress, TextColumn("{task.description}"))
     with Bar(*columns, console=Console(stderr=True)) as bar:
         shown = bar.add_task("starting", total=None)
 
@@ -240,11 +233,7 @@ def _progress(options: ProgressOptions) -> Iterator[Tell]:
             if isinstance(news, str):
                 bar.console.print(Text(for_stderr(news)))
             else:
-                bar.update(
-                    shown,
-                    completed=news.done,
-                    total=news.total,
-                    description=escape(one_line(news.model)),
-                )
+                name = escape(one_line(news.model))
+                bar.update(shown, completed=news.done, total=news.total, description=name)
 
         yield tell

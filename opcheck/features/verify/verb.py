@@ -97,11 +97,8 @@ def command(
 def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: OpLists) -> Report:
     if name.endswith(_REPORTS):
         if inputs:
-            raise UsageError(
-                "a report needs no inputs",
-                context="--input",
-                hint="name a model, or leave them out",
-            )
+            hint = "name a model, or leave them out"
+            raise UsageError("a report needs no inputs", context="--input", hint=hint)
         return saved.read(name)
     if is_file(name) and not name.endswith(".pt2"):
         raise UsageError(

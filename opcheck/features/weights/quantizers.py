@@ -123,17 +123,10 @@ def _check(
     method: str, file: Path, name: str, library: str, torch: Version
 ) -> QuantizerCheck | None:
     """Return the check of a class; None where the file does not define it."""
-    classes = [
-        each
-        for each in library_source.tree(file).body
-        if isinstance(each, ast.ClassDef) and each.name == name
-    ]
-    body = [
-        each
-        for kind in classes
-        for each in kind.body
-        if isinstance(each, ast.FunctionDef) and each.name == _METHOD
-    ]
+    tree = library_source.tree(file)
+    classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == name]
+    methods = (m for kind in classes for m in kind.body if isinstance(m, ast.FunctionDef))
+    body = [each for each in methods if each.name == _METHOD]
     where = f"{library} {library_source.version(library)}, quantizers/{file.name}"
     if not classes:
         return None

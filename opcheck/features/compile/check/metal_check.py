@@ -350,14 +350,8 @@ def emit(compiled: CompiledVariants, folder: str) -> str:
         setting = str(variant).replace("inductor for Metal", "").replace("=", " ").split()
         for number, graph in enumerate(tried.side):
             for place, kernel in enumerate(graph.kernels):
-                parts = (
-                    variant.dtype,
-                    variant.run,
-                    *setting,
-                    f"graph{number}",
-                    graph.phase,
-                    f"{place:03}",
-                )
+                place_in_graph = (f"graph{number}", graph.phase, f"{place:03}")
+                parts = (variant.dtype, variant.run, *setting, *place_in_graph)
                 name = f"{'-'.join(parts)}-{kernel.name}.metal"
                 write_text(inside(root, name), "\n".join(_lines(kernel)) + "\n" + kernel.source)
                 count += 1

@@ -186,13 +186,8 @@ def _fused_nodes(schedule: Any) -> tuple[FusedNode, ...]:
 
 
 def _fused_node(node: torch.fx.Node) -> FusedNode:
-    return FusedNode(
-        name=node.name,
-        op=operator_name(node),
-        location=line(node),
-        module=module(node),
-        call=call_text(node),
-    )
+    op, call = operator_name(node), call_text(node)
+    return FusedNode(name=node.name, op=op, location=line(node), module=module(node), call=call)
 
 
 def extern_of(kernel: Any) -> Extern:
@@ -339,22 +334,16 @@ def _python_numbers(gm: torch.fx.GraphModule) -> set[torch.fx.Node]:
     A float that Dynamo does not specialize comes in as a tensor of no dimensions; what is computed with such tensors
     alone stays on the CPU (torch/fx/passes/_tensorify_python_scalars.py, 2.7 to 2.15).
     """
-    numbers = {
-        node
-        for node in gm.graph.find_nodes(op="placeholder")
-        if is_python_number(node.meta.get("val"))
-    }
+    inputs = gm.graph.find_nodes(op="placeholder")
+    numbers = {node for node in inputs if is_python_number(node.meta.get("val"))}
     if not numbers:
         return numbers
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor) or value.dim():
             continue
-        tensors = [
-            argument
-            for argument in node.all_input_nodes
-            if isinstance(argument.meta.get("val"), torch.Tensor)
-        ]
+        inputs = node.all_input_nodes
+        tensors = [each for each in inputs if isinstance(each.meta.get("val"), torch.Tensor)]
         if numbers.issuperset(tensors) if tensors else is_python_number(value):
             numbers.add(node)
     return numbers

@@ -65,11 +65,8 @@ def _allowed_lines(text: str, examined: Examined) -> list[Version]:
         return []
     if canonicalize_name(asked.name) != "torch":
         return []
-    return [
-        line
-        for line in examined.lines
-        if any(asked.specifier.contains(f"{line}.{patch}") for patch in _PATCHES)
-    ]
+    allows = asked.specifier.contains
+    return [line for line in examined.lines if any(allows(f"{line}.{p}") for p in _PATCHES)]
 
 
 @rule("OC312", "error", "a Mac", "an import of torch")

@@ -75,11 +75,8 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
                 context=f"--op; torch {torch.__version__} has {len(ops)}",
                 hint="a pattern as of a shell: --op 'nn.functional.*pool*'",
             )
-    chosen = [
-        op
-        for op in sorted(ops)
-        if not setup.patterns or any(fits(op, pattern) for pattern in setup.patterns)
-    ]
+    wanted = setup.patterns or ("*",)
+    chosen = [op for op in sorted(ops) if any(fits(op, pattern) for pattern in wanted)]
     for phase in setup.phases:
         for dtype in setup.dtypes:
             number = getattr(torch, dtype)
