@@ -127,19 +127,11 @@ def _key(request: CaptureRequest, about: str) -> str:
     # The time limit and the place of the notes do not change the result of a run that ended by itself.
     asked = replace(request, notes="", time_limit=0.0, memory_limit=0.0)
     settings = variables(cpu_fallback=request.cpu_fallback)
-    native = sorted(
-        (name, value)
-        for name, value in os.environ.items()
-        if name.startswith(_NATIVE_VARIABLES) and name not in settings
-    )
-    parts = [
-        _VERSION,
-        about,
-        str(Path.cwd()),
-        msgspec.json.encode(asked).decode(),
-        msgspec.json.encode(native).decode(),
-        *_process_parts(),
-    ]
+    variables_here = sorted(os.environ.items())
+    names = {n for n in os.environ if n.startswith(_NATIVE_VARIABLES) and n not in settings}
+    native = [(name, value) for name, value in variables_here if name in names]
+    inputs = (msgspec.json.encode(each).decode() for each in (asked, native))
+    parts = (_VERSION, about, str(Path.cwd()), *inputs, *_process_parts())
     return digest("\0".join(parts))
 
 

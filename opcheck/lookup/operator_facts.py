@@ -175,11 +175,8 @@ class OperatorFacts:
         key = (_ids(about), target)
         if key not in self._classes:
             everywhere = self.everywhere(line)
-            holding = {
-                (tests_dtypes(statement.condition), statement.dtypes)
-                for statement in (*about, *everywhere)
-                if target.macos in statement.macos
-            }
+            here = [each for each in (*about, *everywhere) if target.macos in each.macos]
+            holding = {(tests_dtypes(each.condition), each.dtypes) for each in here}
             # A condition that tests dtypes may distinguish any two of them.
             tests = any(tests for tests, _ in holding)
             first: dict[object, str] = {}

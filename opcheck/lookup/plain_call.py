@@ -179,11 +179,10 @@ class OperatorLookup:
         """Return the statements that can match a call in the dtype, and what they distinguish of it."""
         dtypes = {dtype, *likeness.own}
         statements = (self.lists.statements.by_id[name] for name in likeness.holding)
-        matching = tuple(
-            (each.id, dtype in each.dtypes)
-            for each in statements
-            if each.dtypes_of or not each.dtypes or not dtypes.isdisjoint(each.dtypes)
+        hit = (
+            s for s in statements if s.dtypes_of or not s.dtypes or not dtypes.isdisjoint(s.dtypes)
         )
+        matching = tuple((each.id, dtype in each.dtypes) for each in hit)
         by_id = self.lists.statements.by_id
         tests = any(tests_dtypes(by_id[name].condition) for name, _ in matching)
         return matching, dtype if tests else ""
@@ -310,11 +309,8 @@ class OperatorLookup:
         statements = self.operators.statements_on(op, line)
         arguments = self.lists.statements.arguments.get(op, {})
         # A plain call omits the arguments that have defaults.
-        names = tuple(
-            name
-            for name in _tensor_arguments(statements)
-            if name not in arguments or not arguments[name].optional
-        )
+        every = _tensor_arguments(statements)
+        names = tuple(n for n in every if n not in arguments or not arguments[n].optional)
         # Statements on the operators that it calls do not apply to the call itself.
         own = {each.id for each in self.lists.statements.for_op(op, line) if each.condition}
         return names, any(each.id in own for each in statements)
@@ -365,22 +361,12 @@ def _removed_verdict(op: str) -> Verdict:
 def _python_verdict(name: str, target: Target, calls: Calls | None) -> Verdict:
     """Return the verdict on Python code that calls no operator; unknown where the release lacks the name."""
     if calls is None:
-        return Verdict(
-            status="unknown",
-            because=f"torch {target.torch} has no {name}, or nothing was recorded of it",
-            confidence="inferred",
-        )
-    seen = Evidence(
-        kind="capture",
-        torch=calls.torch,
-        detail=f"{name} was run on the simulated Mac, with the registrations of {target.torch}",
-    )
-    return Verdict(
-        status="native",
-        because="it calls no operator" if not calls.both else "its usual form calls no operator",
-        confidence="inferred",
-        evidence=(seen,),
-    )
+        because = f"torch {target.torch} has no {name}, or nothing was recorded of it"
+        return Verdict(status="unknown", because=because, confidence="inferred")
+    detail = f"{name} was run on the simulated Mac, with the registrations of {target.torch}"
+    seen = Evidence(kind="capture", torch=calls.torch, detail=detail)
+    because = f"{'its usual form' if calls.both else 'it'} calls no operator"
+    return Verdict(status="native", because=because, confidence="inferred", evidence=(seen,))
 
 
 def spatial_of(op: str) -> int:

@@ -28,6 +28,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -137,11 +138,9 @@ class Silencers:
     def find(self, code: str, first: int, last: int) -> Comment | None:
         """Return a comment in these lines, or in the statement that they begin in, that ignores the code."""
         below, end = bisect.bisect_left(self._in_order, first), bisect.bisect(self._in_order, last)
+        lines = self._in_order[below:end]
         numbers = [
-            number
-            for line in self._in_order[below:end]
-            for number in self._by_line[line]
-            if code in self.comments[number].codes
+            n for line in lines for n in self._by_line[line] if code in self.comments[n].codes
         ]
         around = [each for each in self._around.get(first, ()) if (each, code) in self._first]
         self._used.update((each, code) for each in numbers)
@@ -228,10 +227,9 @@ class Ignores:
 
     def list_expired(self) -> tuple[str, ...]:
         """Return the entries that have expired."""
+        expired = (entry for entry in self._entries if self._is_over(entry))
         return tuple(
-            f"the configuration ignored {entry} until {entry.expires}: it no longer does"
-            for entry in self._entries
-            if self._is_over(entry)
+            f"the configuration ignored {e} until {e.expires}: it no longer does" for e in expired
         )
 
     def _is_over(self, entry: IgnoreEntry) -> bool:
@@ -258,14 +256,10 @@ class Ignores:
 
     def _why(self, finding: Finding, place: GroupLocation | None, model: str) -> str:
         where = place.location if place else None
-        reason = self.reason(
-            finding.rule,
-            file=where.file if where else "",
-            line=where.line if where else 0,
-            op=finding.op,
-            model=model,
-            text=where.text if where else "",
-        )
+        about: dict[str, Any] = {}
+        if where:
+            about = {"file": where.file, "line": where.line, "text": where.text}
+        reason = self.reason(finding.rule, op=finding.op, model=model, **about)
         return reason or ""
 
     def _comments_of(self, file: str) -> Silencers | None:

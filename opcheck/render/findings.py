@@ -167,13 +167,8 @@ def sarif(log: FindingLog) -> str:
     rules = [rule for name, rule in by_id().items() if name in names]
     numbers = {rule.id: number for number, rule in enumerate(rules)}
     name, _, version = log.tool.partition(" ")
-    driver = {
-        "name": name,
-        "version": version,
-        "semanticVersion": version,
-        "informationUri": HOMEPAGE,
-        "rules": [_sarif_rule(rule) for rule in rules],
-    }
+    driver: dict[str, Any] = {"name": name, "version": version, "semanticVersion": version}
+    driver |= {"informationUri": HOMEPAGE, "rules": [_sarif_rule(rule) for rule in rules]}
     run: dict[str, Any] = {"tool": {"driver": driver}, "automationDetails": {"id": log.id}}
     if log.exit_code is not None:
         texts = [f"{model}: {message}" for model, message in log.failed]

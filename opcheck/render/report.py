@@ -161,12 +161,9 @@ def _in_short(finding: Finding, made: blocks.FindingEntry) -> blocks.FindingEntr
         # The heading names the variable.
         finding = replace(finding, hint=finding.hint.partition("; ")[2])
     wanted = {"ignored"} if finding.ignored else {"help", "try"}
-    return replace(
-        made,
-        message=_COMPOSITE.sub("", made.message),
-        details=tuple(each for each in findings.details(finding) if each[0] in wanted)[-1:],
-        short=True,
-    )
+    message = _COMPOSITE.sub("", made.message)
+    details = [each for each in findings.details(finding) if each[0] in wanted]
+    return replace(made, message=message, details=tuple(details[-1:]), short=True)
 
 
 def _lines_of(found: Iterable[Finding]) -> str:

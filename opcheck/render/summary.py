@@ -208,11 +208,8 @@ def _checked_share(run: KernelNumbers) -> str:
     if not run.calls.checked:
         return "; ".join(("no call was computed by the release's own kernels", *run.notes))
     calls = sum(line.calls for line in run.wrong)
-    shares = (
-        f"{percent(share.checked, share.all)} of {name}"
-        for name, share in (("the elements", run.elements), ("the FLOPs", run.flops))
-        if share.all
-    )
+    counts = {"the elements": run.elements, "the FLOPs": run.flops}
+    shares = (f"{percent(n.checked, n.all)} of {name}" for name, n in counts.items() if n.all)
     wrong = f"wrong in {plural(calls, 'call')}" if calls else "none of it leaves the CPU's band"
     computed = f"{run.calls.checked:,} of {plural(run.calls.all, 'call')} ({', '.join(shares)})"
     kernels = f"Metal kernels of torch {run.torch}{f' in {run.dtype}' if run.dtype else ''}"
@@ -366,10 +363,10 @@ def evidence(report: Report) -> str:
 
 def _name_unproved(report: Report) -> str:
     """Name the wrong results that a run on shapes cannot confirm, and when they happen."""
+    unproved = (each for each in report.wrong if each.frequency != "always")
+    rare = "rarely: "
     cases = [
-        f"{', '.join(each.ids)} ({'rarely: ' * (each.frequency == 'rarely')}{each.condition})"
-        for each in report.wrong
-        if each.frequency != "always"
+        f"{', '.join(e.ids)} ({rare * (e.frequency == 'rarely')}{e.condition})" for e in unproved
     ]
     return "; ".join(dict.fromkeys(cases))
 

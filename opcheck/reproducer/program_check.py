@@ -102,13 +102,8 @@ def make(chosen: ChosenFinding) -> TriedProgram:
         emulated = _emulate(chosen, path)
     notes = (f"Tried: it runs on a CPU with {installed}; {emulated.note}",)
     expected = expectation(chosen, emulated.raised)
-    return TriedProgram(
-        text=write(chosen, schema, fill, expected=expected, checked=notes),
-        on_cpu=True,
-        emulated=emulated.same,
-        notes=notes,
-        expected=expected,
-    )
+    text, same = write(chosen, schema, fill, expected=expected, checked=notes), emulated.same
+    return TriedProgram(text=text, on_cpu=True, emulated=same, notes=notes, expected=expected)
 
 
 def _check_namespace(op: str) -> None:

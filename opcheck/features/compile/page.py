@@ -59,12 +59,8 @@ def _why(report: CompileReport, *, times: bool = False) -> Iterator[Block]:
     known = Bullets(tuple(map(_advisory, report.advisories)))
     yield from section("Known defects of this release", known)
     yield from _dynamo(report)
-    notes = {
-        f"{tried.variant}: {note}": None
-        for tried in report.compiled.tried
-        for graph in tried.side
-        for note in graph.notes
-    }
+    graphs = ((tried, graph) for tried in report.compiled.tried for graph in tried.side)
+    notes = {f"{tried.variant}: {n}": None for tried, graph in graphs for n in graph.notes}
     yield from section("Settings", Bullets(tuple(notes)))
     if times:
         yield from section("Time to compile", Bullets(tuple(_times(report))))

@@ -61,11 +61,8 @@ class Examined:
         """Return the releases with a wheel for this Python whose MPS backend starts on this macOS."""
         python, macos = self.environment.python.version, self.environment.macos
         span = load_wheels().by_python.get(Version.parse(python)) if python else None
-        return tuple(
-            line
-            for line in self.lines
-            if span is not None and line in span and (macos is None or self.minimum(line) <= macos)
-        )
+        lines = [line for line in self.lines if span is not None and line in span]
+        return tuple(line for line in lines if macos is None or self.minimum(line) <= macos)
 
 
 #: Facts that the user may give; a rule without them is not reported as unchecked.

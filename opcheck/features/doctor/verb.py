@@ -45,12 +45,8 @@ def command(
     if gather:
         output.put(facts.dump(environment))
         return 0
-    diagnosis = examine(
-        environment,
-        load(),
-        script=Path(script) if script else None,
-        requirements=tuple(map(Path, requirements)),
-    )
+    program, files = Path(script) if script else None, tuple(map(Path, requirements))
+    diagnosis = examine(environment, load(), script=program, requirements=files)
     output.deliver(diagnosis, page.document)
     if any(diagnosis.totals[severity] for severity in list_failing(fail_on)):
         return 1

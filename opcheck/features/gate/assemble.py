@@ -89,11 +89,8 @@ def cost_of(report: Report) -> Cost | None:
     parts = [estimate(work, CHIP, gpus, parameters) for work in report.workloads]
     if not parts:
         return None
-    return Cost(
-        launches=sum(part.launches for part in parts),
-        waits=sum(part.waits for part in parts),
-        seconds=float(f"{sum(map(middle, parts)):.3g}"),
-    )
+    launches, waits = sum(part.launches for part in parts), sum(part.waits for part in parts)
+    return Cost(launches=launches, waits=waits, seconds=float(f"{sum(map(middle, parts)):.3g}"))
 
 
 def compare_costs(before: Cost | None, after: Cost | None, most: float | None) -> tuple[str, ...]:
@@ -565,17 +562,10 @@ def _model_cells(
             )
             for each in planned
         ]
+    libraries, pairs = result.libraries, zip(planned, result.reports, strict=True)
     return [
-        _cell(
-            model.name,
-            each.label,
-            result.libraries,
-            made,
-            policy_of(model, each),
-            ignores,
-            baseline,
-        )
-        for each, made in zip(planned, result.reports, strict=True)
+        _cell(model.name, each.label, libraries, made, policy_of(model, each), ignores, baseline)
+        for each, made in pairs
     ]
 
 

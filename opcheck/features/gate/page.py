@@ -278,13 +278,8 @@ def rows(gate: GateReport) -> Iterator[tuple[str, ...]]:
 def lines(gate: GateReport) -> Iterator[dict[str, object]]:
     """Make an object for each finding at each of its places in each cell."""
     for cell in gate.cells:
-        about = {
-            "schema": FINDING_SCHEMA,
-            "tool": gate.tool,
-            "model": cell.model,
-            "target": cell.target,
-            "headline": cell.headline,
-        }
+        about = {"schema": FINDING_SCHEMA, "tool": gate.tool}
+        about |= {"model": cell.model, "target": cell.target, "headline": cell.headline}
         if cell.failed is not None:
             yield {**about, "state": "failed", "message": cell.failed.message}
         for occurrence in _of_cell(cell):

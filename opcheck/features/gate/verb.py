@@ -166,13 +166,8 @@ def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSett
     own = Targets(
         torch=options.torch or NEWEST, macos=options.macos or NEWEST, fallback=options.fallback
     )
-    plan = settings(
-        tables,
-        where,
-        lists,
-        environment=options.environment,
-        targets=own if forced or not tables.get("targets") else None,
-    )
+    chosen = own if forced or not tables.get("targets") else None
+    plan = settings(tables, where, lists, environment=options.environment, targets=chosen)
     return select_settings(plan, names, f"opcheck gate; {where}", on_every_target=forced)
 
 
@@ -181,12 +176,8 @@ def _configured_releases() -> tuple[str, ...]:
     tables = config.table(Path.cwd())[0].get("targets")
     listed = tables if isinstance(tables, list) else []
     named = [table.get("torch") for table in listed if isinstance(table, dict)]
-    return tuple(
-        text
-        for value in named
-        for text in (value if isinstance(value, list) else [value])
-        if isinstance(text, str)
-    )
+    texts = (text for value in named for text in (value if isinstance(value, list) else [value]))
+    return tuple(text for text in texts if isinstance(text, str))
 
 
 def _own_targets() -> bool:

@@ -91,11 +91,9 @@ def _find_modules() -> _FolderModules:
     from opcheck.capture.naming import modules_in
     from opcheck.source.source import find
 
-    files = [
-        each.path
-        for each in itertools.islice(find(["."], Counter(), []), _MOST_FILES)
-        if each.path.suffix == ".py" and _ASIDE.isdisjoint(each.path.parts)
-    ]
+    listed = itertools.islice(find(["."], Counter(), []), _MOST_FILES)
+    paths = (each.path for each in listed)
+    files = [path for path in paths if path.suffix == ".py" and _ASIDE.isdisjoint(path.parts)]
     defined = {path: modules for path in files if (modules := modules_in(path))}
     parts = {name for path in defined for name in _names_in_classes(path)}
     names: dict[bool, list[str]] = {True: [], False: []}

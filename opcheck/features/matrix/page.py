@@ -144,13 +144,9 @@ def _blocks(record: Matrix) -> Iterator[blocks.Block]:
         )
     )
     total = record.counts["overloads"]
-    yield blocks.Table(
-        ("what happens", "overloads"),
-        (
-            *((LABELS[state], f"{record.counts[state]:,}") for state in STATES),
-            ("all", f"{total:,}"),
-        ),
-    )
+    rows_of_states = [(LABELS[state], f"{record.counts[state]:,}") for state in STATES]
+    every = ("all", f"{total:,}")
+    yield blocks.Table(("what happens", "overloads"), (*rows_of_states, every))
     for state in reversed(STATES):
         rows = [row for row in record.rows if short(row) == state]
         if rows:
@@ -228,13 +224,8 @@ def _web_page_data(coverage: Coverage, torch: str) -> dict[str, Any]:
         if not entry.exists:
             return [place]
         spans = ", ".join(f"{macos}+ {LABELS[state]}" for macos, state in entry.systems.items())
-        row: list[Any] = [
-            place,
-            states("".join(map(str, entry.states))),
-            entry.default,
-            reasons(entry.because),
-            systems(spans),
-        ]
+        shown = states("".join(map(str, entry.states)))
+        row: list[Any] = [place, shown, entry.default, reasons(entry.because), systems(spans)]
         return [*row, [notes[name] for name in entry.notes]] if entry.notes else row
 
     operators = [[name, *map(run, runs)] for name, runs in coverage.operators.items()]

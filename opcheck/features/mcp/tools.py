@@ -129,12 +129,8 @@ async def _run(arguments: list[str], folder: Path) -> CallToolResult:
     environment = {**os.environ, "OPCHECK_COLOR": "never", "COLUMNS": "120"}
     try:
         with anyio.fail_after(_SECONDS):
-            done = await anyio.run_process(
-                [sys.executable, "-m", "opcheck", *arguments],
-                cwd=folder,
-                env=environment,
-                check=False,
-            )
+            command = [sys.executable, "-m", "opcheck", *arguments]
+            done = await anyio.run_process(command, cwd=folder, env=environment, check=False)
     except TimeoutError:
         return _error(f"opcheck {arguments[0]} took longer than {_SECONDS:g} s")
     answer = done.stdout.decode("utf-8", "replace")

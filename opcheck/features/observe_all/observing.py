@@ -65,11 +65,9 @@ class PlannedStep(NamedTuple):
 def plan(chosen: ObservedSteps) -> Iterator[PlannedStep]:
     """Yield the steps in their order: what is quick comes first, so that a short run has some of everything."""
     table = yaml.safe_load(documents.read(_STEPS))
-    models = {
-        name: ("verify", name, "--here", *words, *_JSON)
-        for name, words in table["models"].items()
-        if not chosen.models or name in chosen.models
-    }
+    chosen_models = chosen.models or tuple(table["models"])
+    named_models = {n: words for n, words in table["models"].items() if n in chosen_models}
+    models = {n: ("verify", n, "--here", *words, *_JSON) for n, words in named_models.items()}
     commands: dict[StepKind, dict[str, tuple[str, ...]]] = {
         "doctor": {"doctor": ("doctor", "--gather", "--output")},
         "models": models,
@@ -121,11 +119,8 @@ def observe(
         if say is not None:
             say(f"{number} of {len(planned)}: {each.kind} {each.name}")
         done[each.kind, each.name] = _run(folder, each, mac, host, lists)
-        evidence = replace(
-            evidence,
-            steps=tuple(done.values()),
-            complete=all((step.kind, step.name) in done for step in planned),
-        )
+        complete = all((step.kind, step.name) in done for step in planned)
+        evidence = replace(evidence, steps=tuple(done.values()), complete=complete)
         write_evidence(folder, evidence)
     return evidence
 
@@ -243,13 +238,9 @@ def _ends(name: str, reports: Path) -> Iterator[HostRow]:
     )
     ends = "runs to its end" if observed["capture"]["complete"] else "breaks off"
     texts = [problem["message"] for problem in observed["problems"]]
-    yield HostRow(
-        subject=name,
-        op=f"run {name}",
-        predicted=_PREDICTED_ENDS.get(predicted["headline"], "unknown"),
-        observed=ends,
-        text=texts[-1][:500] if texts else "",
-    )
+    predicts = _PREDICTED_ENDS.get(predicted["headline"], "unknown")
+    text = texts[-1][:500] if texts else ""
+    yield HostRow(subject=name, op=f"run {name}", predicted=predicts, observed=ends, text=text)
 
 
 #: Variables of GitHub's runners.

@@ -35,11 +35,8 @@ def document(summary: ObservedSummary) -> Iterator[Block]:
 
 def _contradiction(each: ObservedContradiction) -> str:
     dtypes = f" ({and_more(each.dtypes, 3)})" if each.dtypes else ""
-    hosts = ", ".join(
-        f"{plural(count, 'run')} on {gpu}"
-        for count, gpu in ((each.real, "a real GPU"), (each.virtual, "a virtual or emulated GPU"))
-        if count
-    )
+    counts = {"a real GPU": each.real, "a virtual or emulated GPU": each.virtual}
+    hosts = ", ".join(f"{plural(n, 'run')} on {gpu}" for gpu, n in counts.items() if n)
     where = f"torch {', '.join(each.torch)}, macOS {', '.join(each.macos)}; {hosts}"
     text = f": {shorten(' '.join(each.text.split()), _TEXT)}" if each.text else ""
     return (

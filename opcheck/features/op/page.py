@@ -177,11 +177,8 @@ def _calls(
 ) -> Iterator[tuple[str, str]]:
     """Yield what the calls of a module come to, or the other overloads of an operator where they differ."""
     main, *others = overloads
-    states: dict[str, str] = {
-        each.name: wording.label(*status_of(each))
-        for each in others
-        if status_of(each) != status_of(main)
-    }
+    differing = [each for each in others if status_of(each) != status_of(main)]
+    states = {each.name: wording.label(*status_of(each)) for each in differing}
     if states or (len(others) > 1 and not is_operator):
         counted = plural(len(others), "other overload" if is_operator else "operator")
         rest = len(others) - len(states)

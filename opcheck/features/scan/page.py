@@ -142,11 +142,8 @@ def rows(report: ScanReport) -> Iterator[tuple[str, ...]]:
 
 def lines(report: ScanReport) -> Iterator[dict[str, object]]:
     """Make an object for each finding, with its model and target."""
-    about = {
-        "model": ", ".join(report.paths),
-        "target": {**report.target, "cpu_fallback": False},
-        "headline": _headline(report),
-    }
+    target = {**report.target, "cpu_fallback": False}
+    about = {"model": ", ".join(report.paths), "target": target, "headline": _headline(report)}
     yield from findings.lines(report.tool, about, report.findings)
 
 

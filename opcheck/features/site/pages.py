@@ -396,12 +396,8 @@ def build(
         OpListError: the lists are damaged.
     """
     render.check(output)
-    site_pages = pages(
-        OperatorLookup(lists or load()),
-        sweep_tables.read(swept) if swept else None,
-        only=only,
-        progress=progress,
-    )
+    lookup, tables = OperatorLookup(lists or load()), sweep_tables.read(swept) if swept else None
+    site_pages = pages(lookup, tables, only=only, progress=progress)
     render.write(output, render.files(site_pages, progress))
     return site_pages
 

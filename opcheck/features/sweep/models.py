@@ -48,12 +48,8 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
     unique: dict[bytes, Model] = {}
     for entry in entries:
         for model in listed.get(entry.model) or [Model(spec=full_name(entry.model))]:
-            whole = replace(
-                model,
-                config=entry.config,
-                inputs=entry.inputs,
-                family=entry.family or model.family or model.spec.partition(":")[2],
-            )
+            family = entry.family or model.family or model.spec.partition(":")[2]
+            whole = replace(model, config=entry.config, inputs=entry.inputs, family=family)
             unique.setdefault(msgspec.json.encode(whole), whole)
     if not unique:
         named = ", ".join(texts)

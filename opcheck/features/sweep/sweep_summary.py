@@ -88,11 +88,8 @@ class Summary:
 
     def counts(self, target: str, mode: str, library: str = "") -> Counter[str]:
         """Count models by headline."""
-        return Counter(
-            headlines[target]
-            for (model, model_mode), headlines in self.headlines.items()
-            if model_mode == mode and library in {"", self.homes[model][0]}
-        )
+        rows = ((who, each[target]) for who, each in self.headlines.items() if who[1] == mode)
+        return Counter(h for who, h in rows if library in {"", self.homes[who[0]][0]})
 
     def libraries(self) -> tuple[str, ...]:
         """Return the libraries of the models, the largest first."""

@@ -163,11 +163,8 @@ class _IndexedReport:
             }
             for finding in report.findings
         ]
-        self.counted = [
-            index
-            for index, finding in enumerate(report.findings)
-            if finding.severity in _COUNTED and not finding.ignored
-        ]
+        counted = [n for n, each in enumerate(report.findings) if each.severity in _COUNTED]
+        self.counted = [index for index in counted if not report.findings[index].ignored]
         self.all_names = frozenset().union(*self.names)
 
     def errors_and_warnings(self) -> tuple[int, int]:

@@ -58,11 +58,8 @@ def command(
     from opcheck.render import ANSWERS, write
 
     lists = load()
-    here = replace(
-        target,
-        torch=target.torch or _installed_release(lists),
-        macos=target.macos or platform.mac_ver()[0],
-    ).target(lists)
+    torch, macos = target.torch or _installed_release(lists), target.macos or platform.mac_ver()[0]
+    here = replace(target, torch=torch, macos=macos).target(lists)
     possible, impossible = upgrade_advice.targets(here, targets.releases(releases, lists), lists)
     request = request_of(model, here, capture)
     if not (target.torch and target.macos):

@@ -92,11 +92,8 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
 
 def methods(target: Target, lists: OpLists) -> MethodsAnswer:
     """Return what each method of quantization becomes."""
-    return MethodsAnswer(
-        torch=str(target.torch),
-        macos=str(target.macos),
-        methods=part_outcomes.every_method(DtypeJudge(target, lists)),
-    )
+    every = part_outcomes.every_method(DtypeJudge(target, lists))
+    return MethodsAnswer(torch=str(target.torch), macos=str(target.macos), methods=every)
 
 
 def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:

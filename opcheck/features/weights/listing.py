@@ -191,11 +191,8 @@ class HubListing:
         self._name = repository.parse_name(name)
         self.source = source
         self._until = time.monotonic() + _PATIENCE
-        info = self._ask(
-            lambda hub: hub.HfApi().model_info(
-                self._name.repository, revision=self._name.revision, timeout=repository.PATIENCE
-            )
-        )
+        name, revision, wait = self._name.repository, self._name.revision, repository.PATIENCE
+        info = self._ask(lambda hub: hub.HfApi().model_info(name, revision=revision, timeout=wait))
         self._commit = str(info.sha)
         self.names = sorted(
             name

@@ -189,11 +189,9 @@ def restride(value: Any, size: Sequence[int], stride: Sequence[int], *_: Any) ->
 
 def callable_on_cpu(compiled: Any, gm: torch.fx.GraphModule) -> Callable[..., Any]:
     """Make a function of the graph's own inputs: the constants that ``on_mps`` lifted are added."""
-    constants = [
-        value
-        for node in gm.graph.find_nodes(op="get_attr")
-        if isinstance(value := getattr(gm, str(node.target), None), torch.Tensor)
-    ]
+    nodes = gm.graph.find_nodes(op="get_attr")
+    values = [getattr(gm, str(node.target), None) for node in nodes]
+    constants = [value for value in values if isinstance(value, torch.Tensor)]
 
     def run(*args: Any) -> Any:
         return compiled([*args, *constants])

@@ -193,12 +193,8 @@ def _has_wheel(package: Package, version: str) -> bool:
 def _in_requirements(examined: Examined) -> Iterator[Finding]:
     for requirement in examined.requirements:
         for hit in judge(requirement.text, 1, requirement.severity):
-            yield finding(
-                severity=hit.severity or requirement.severity,
-                message=hit.message,
-                hint=hit.hint,
-                locations=(requirement.place,),
-            )
+            severity, places = hit.severity or requirement.severity, (requirement.place,)
+            yield finding(severity=severity, message=hit.message, hint=hit.hint, locations=places)
 
 
 @rule("OC327", "warning", "a script to read (--script)")
