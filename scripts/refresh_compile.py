@@ -18,14 +18,8 @@ from opcheck.common.files import write_text
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
+from opcheck.features.compile import compile_records as records
 from opcheck.features.compile.compile_process import compile_variants
-from opcheck.features.compile.compile_records import (
-    DTYPES,
-    METAL,
-    CompilePlan,
-    CompileReport,
-    Variant,
-)
 from opcheck.features.compile.page import document
 from opcheck.features.compile.target_outcomes import report
 from opcheck.model.records import Scalar
@@ -56,22 +50,22 @@ def main(names: list[str]) -> None:
         write_text(REPORTS / "README.md", _index(rows))
 
 
-def _compiled(name: str) -> CompileReport:
+def _compiled(name: str) -> records.CompileReport:
     model, config = MODELS[name]
     request = CaptureRequest(model=model, torch=TORCH, macos=MACOS, config=config)
     # CPU Inductor is left out: it tells nothing of a Mac, and its compiler's time is most of the whole.
-    stages = [Variant(backend="eager"), Variant(backend="aot_eager")]
-    metal = [msgspec.structs.replace(METAL, dtype=dtype) for dtype in DTYPES]
+    stages = [records.Variant(backend="eager"), records.Variant(backend="aot_eager")]
+    metal = [msgspec.structs.replace(records.METAL, dtype=dtype) for dtype in records.DTYPES]
     training = [
         msgspec.structs.replace(variant, training=True) for variant in (stages[1], metal[0])
     ]
-    plan = CompilePlan(variants=(*stages, *metal, *training), seconds=600.0)
+    plan = records.CompilePlan(variants=(*stages, *metal, *training), seconds=600.0)
     compiled = compile_variants(request, plan)
     target = Target(torch=Version.parse(TORCH), macos=Version.parse(MACOS))
     return report(compiled, target, load(), TOOL)
 
 
-def _row(name: str, result: CompileReport) -> dict[str, object]:
+def _row(name: str, result: records.CompileReport) -> dict[str, object]:
     metal = [attempt for attempt in result.compiled.tried if attempt.variant.metal]
     outcomes = {
         f"{attempt.variant.dtype}{', training' if attempt.variant.training else ''}": attempt.outcome

@@ -48,7 +48,7 @@ class MetalKernel(Record, frozen=True, kw_only=True):
     buffers: int = 0
     #: bytes of threadgroup memory that it declares: Metal gives 32 KiB
     threadgroup_bytes: int = 0
-    #: what went wrong while Inductor wrote it, and its text does not show (child/masked.py)
+    #: what went wrong while Inductor wrote it, and its text does not show (child/inductor_metal.py)
     notes: tuple[str, ...] = ()
 
 

@@ -31,7 +31,7 @@ class SweepTask(Record, frozen=True, kw_only=True):
     """The work of a worker at a time: a model in the modes without a result."""
 
     model: Model
-    #: by mode the name of its result (folder.py)
+    #: by mode the name of its result (sweep_folder.py)
     keys: dict[Mode, str]
     targets: tuple[Target, ...]
     #: fewer layers and experts, if the library's configuration has their number
