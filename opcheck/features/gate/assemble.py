@@ -48,7 +48,7 @@ from opcheck.judge.policy import (
     judge_report,
     speaks_of_calls,
 )
-from opcheck.judge.timing.intervals import estimate, middle
+from opcheck.judge.timing.estimates import estimate, middle
 from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.ignores import Ignores
 from opcheck.model.options import Option
