@@ -9,7 +9,7 @@ from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators import BRANCHES, branches_of
-from opcheck.simulator.dispatch.operators.indexing import take_along_dim
+from opcheck.simulator.dispatch.operators.elements import take_along_dim
 from opcheck.simulator.dispatch.operators.layers import cosine_similarity
 from opcheck.simulator.target_reads import TargetQueries
 from tests.simulator.mac import from_2_10, names, recorded, target
