@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.source.engine import scan
-from opcheck.source.gitignore import read_index
+from opcheck.source.source import read_index
 from tests.source.reading import TARGET
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from opcheck.model.records import Problem
 from opcheck.source import source
-from opcheck.source.gitignore import GitIgnores
+from opcheck.source.source import GitIgnores
 
 
 @pytest.fixture
