@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from opcheck.common.versions import Version
-from opcheck.source import words
+from opcheck.source import call_tables
 from opcheck.source.edits import Edit, Fix, replace
 from opcheck.source.program import walk
 from opcheck.source.rule import Scanned
@@ -172,7 +172,7 @@ def called_on_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
         and isinstance(call.func, ast.Attribute)
         and not (call.args or call.keywords)
         and torch
-        and name in words.ON_MPS
+        and name in call_tables.ON_MPS
     ):
         return None
     chosen_module = f"({torch}.mps if {torch}.backends.mps.is_available() else {torch}.cuda)"

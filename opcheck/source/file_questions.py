@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from opcheck.data.packages import packages
-from opcheck.source import words
+from opcheck.source import call_tables
 from opcheck.source.program import Binding, NodePlace, Program
 from opcheck.source.words import (
     UNKNOWN,
@@ -82,7 +82,7 @@ class FileQuestions:
         self._imported = imported
         self._constants: dict[str, object] = {
             "torch.__version__": f"{torch}.0",
-            **words.ON_A_MAC,
+            **call_tables.ON_A_MAC,
         }
         #: the values of expressions, and whether a node is reached
         self._guarded: dict[object, Any] = {}
@@ -400,10 +400,10 @@ class FileQuestions:
             kinds = find_caught(handler)
             if any(map(tells_failure, ast.walk(handler))):
                 continue
-            if kinds & words.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
+            if kinds & call_tables.IMPORT_ERRORS and any(map(self._fails_to_import, node.body)):
                 return True
             lines = (node.body[-1].end_lineno or 0) - node.body[0].lineno
-            if tries and lines < _SHORT_TRY and kinds & words.CUDA_ERRORS:
+            if tries and lines < _SHORT_TRY and kinds & call_tables.CUDA_ERRORS:
                 return True
         return False
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import NamedTuple
 
-from opcheck.source.words import read_words
+from opcheck.source.call_tables import read_words
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module))

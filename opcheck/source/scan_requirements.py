@@ -21,12 +21,12 @@ from opcheck.common.vocabulary import Severity
 from opcheck.data.packages import packages
 from opcheck.model.records import Record
 from opcheck.source import source
+from opcheck.source.call_tables import read_words
 from opcheck.source.edits import Edit, Fix
 from opcheck.source.rule import Hit, ScanRule
 from opcheck.source.rules import BY_ID
 from opcheck.source.rules.lacking import describe, find_missing_packages
 from opcheck.source.rules.processes import find_nccl
-from opcheck.source.words import read_words
 
 #: The values of markers on a Mac; the others are as on this machine.
 _MAC = {

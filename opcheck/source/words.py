@@ -1,10 +1,8 @@
 """Functions about a piece of syntax that need no other part of the file."""
 
 import ast
-from pathlib import Path
 
-from opcheck.common import documents
-from opcheck.common.versions import Target, Version
+from opcheck.source import call_tables
 
 
 class Unknown:
@@ -31,7 +29,7 @@ def compare_device(kind: type[ast.cmpop], left: list[object], right: list[object
     if len(values) != 1 or kind not in {ast.Eq, ast.NotEq, ast.In, ast.NotIn}:
         return None
     texts = values[0] if isinstance(values[0], tuple) else (values[0],)
-    if texts and all(is_cuda(text) or text in NOT_ON_A_MAC for text in texts):
+    if texts and all(is_cuda(text) or text in call_tables.NOT_ON_A_MAC for text in texts):
         return kind in _NEGATIVE
     return kind not in _NEGATIVE if "mps" in texts else None
 
@@ -138,45 +136,3 @@ def leaves(block: list[ast.stmt]) -> bool:
     if ending is not None:
         return "skip" in last(ending).lower()
     return isinstance(end, (ast.Return, ast.Continue, ast.Break))
-
-
-# -- the values of names on a Mac, and what torch.cuda does in a build without CUDA: ``names.toml`` --
-
-_TABLES = documents.from_toml(documents.read_text(Path(__file__).with_name("names.toml")))
-
-
-def read_table(name: str) -> dict[str, str]:
-    """Return a table of texts by name."""
-    return dict(_TABLES[name])
-
-
-def read_words(name: str, table: str = "words") -> frozenset[str]:
-    """Return a set of names."""
-    return frozenset(_TABLES[table][name].split())
-
-
-def read_lists(table: str) -> dict[str, str]:
-    """Return the key by each of the words that the table has for it."""
-    return {word: key for key, text in _TABLES[table].items() for word in text.split()}
-
-
-ON_A_MAC: dict[str, object] = {
-    **_TABLES["on_a_mac"],
-    "torch.version.cuda": None,
-    "torch.version.hip": None,
-}
-NOT_ON_A_MAC = read_words("not_on_a_mac")
-IMPORT_ERRORS, CUDA_ERRORS = read_words("import_errors"), read_words("cuda_errors")
-ON_MPS = read_words("on_mps")
-IDLE, RAISES, INSTEAD = read_table("idle"), read_table("raises"), read_table("instead")
-NOT_COMPILED = RAISES["init"]
-
-
-def find_error(name: str, target: Target) -> str:
-    """Return the error of a name in torch.cuda; empty where it depends on the arguments.
-
-    torch/cuda/streams.py of the wheels: ``Stream.__new__`` checks for CUDA itself since 2.10.
-    """
-    if name == "Stream" and target.torch >= Version(2, 10):
-        return "RuntimeError: torch.cuda.Stream requires CUDA support"
-    return RAISES[name]

@@ -3,21 +3,14 @@
 import ast
 from collections.abc import Callable, Iterator
 
+from opcheck.source.call_tables import read_words
 from opcheck.source.devices import about_cuda, asks_cuda, torch_name
 from opcheck.source.edits import Fix, insert_after
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule
 from opcheck.source.rules.device_choice import find_device_choices
-from opcheck.source.words import (
-    find_called,
-    find_caught,
-    find_raised,
-    is_cuda,
-    last,
-    read_words,
-    tells_failure,
-)
+from opcheck.source.words import find_called, find_caught, find_raised, is_cuda, last, tells_failure
 
 # -- OC204: the program refuses to run without CUDA ------------------------------------------------
 

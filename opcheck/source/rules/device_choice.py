@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from opcheck.common.versions import Version
+from opcheck.source.call_tables import IDLE, INSTEAD, ON_MPS
 from opcheck.source.devices import (
     Device,
     asks_cuda,
@@ -30,7 +31,7 @@ from opcheck.source.edits import (
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, hit, method, rule
-from opcheck.source.words import IDLE, INSTEAD, ON_MPS, find_called, is_cuda, last, leaves
+from opcheck.source.words import find_called, is_cuda, last, leaves
 
 _CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
 _HINT = 'check for MPS after CUDA: "mps" if torch.backends.mps.is_available()'

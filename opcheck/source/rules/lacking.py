@@ -7,9 +7,10 @@ from pathlib import Path
 
 from opcheck.data.environment import NAME, MpsVariable, load_environment, number
 from opcheck.data.packages import Package, packages
+from opcheck.source.call_tables import read_table
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, hit, rule
-from opcheck.source.words import UNKNOWN, quote, read_table
+from opcheck.source.words import UNKNOWN, quote
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
 

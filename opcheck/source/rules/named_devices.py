@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
+from opcheck.source.call_tables import NOT_COMPILED, read_table
 from opcheck.source.devices import (
     choose_device,
     cuda_name,
@@ -19,7 +20,7 @@ from opcheck.source.handled import handles_mps
 from opcheck.source.program import Function, Program
 from opcheck.source.project import defaults
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule, torch_alias
-from opcheck.source.words import NOT_COMPILED, is_cuda, last, leaves, quote, read_table
+from opcheck.source.words import is_cuda, last, leaves, quote
 
 # -- OC201: .cuda() on a tensor or a module --------------------------------------------------------
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from opcheck.common.versions import Version
+from opcheck.source.call_tables import IDLE, INSTEAD, RAISES, find_error, read_table, read_words
 from opcheck.source.devices import about_cuda, called_on_mps, torch_name, write_mps_or
 from opcheck.source.edits import (
     Applicability,
@@ -17,7 +18,7 @@ from opcheck.source.edits import (
 )
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, chain, hit, method, rule
-from opcheck.source.words import IDLE, INSTEAD, RAISES, find_error, last, read_table, read_words
+from opcheck.source.words import last
 
 # -- OC205: a function of torch.cuda that raises without CUDA --------------------------------------
 

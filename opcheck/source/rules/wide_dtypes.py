@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from opcheck.common.versions import Version
+from opcheck.source.call_tables import read_lists, read_table, read_words
 from opcheck.source.program import Binding, Function, walk
 from opcheck.source.rule import (
     IMPORTS,
@@ -18,7 +19,7 @@ from opcheck.source.rule import (
     rule,
     torch_alias,
 )
-from opcheck.source.words import is_cuda, last, read_lists, read_table, read_words
+from opcheck.source.words import is_cuda, last
 
 #: A dtype as its rank (bool, integer, float, complex) and its bits; a sign is of no consequence here.
 _Dtype = tuple[int, int]
