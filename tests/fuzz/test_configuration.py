@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opcheck.features.gate.assemble import SCHEMA as GATE_SCHEMA
 from opcheck.features.gate.assemble import Job, JobResult
 from opcheck.model.fingerprint import VERSION
-from opcheck.source.scan_records import SCHEMA as SCAN_SCHEMA
+from opcheck.source.baseline import SCHEMA as SCAN_SCHEMA
 from tests.features.gate.conftest import CALLS, made
 from tests.fuzz.documents import bytes_mutated, damaged, mutated
 from tests.fuzz.effort import fuzzed
