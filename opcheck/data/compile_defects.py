@@ -112,8 +112,7 @@ def _check(document: Document, content: DefectList) -> None:
             try:
                 re.compile(pattern)
             except re.error as error:
-                message = f"not a pattern: {pattern}: {error}"
-                document.report(("defects", index, "when"), message)
+                document.report(("defects", index, "when"), f"not a pattern: {pattern}: {error}")
 
 
 DEFECTS = ListFile("compile.yaml", DefectList, check=_check)

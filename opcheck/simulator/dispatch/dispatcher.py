@@ -248,8 +248,7 @@ class Simulator(dispatch.DispatchMode):
             return None
         texts = route.operator.device_texts
         row = self.context.ask(row_of, texts) if texts else None
-        text = None if row is None else texts[row].text(inputs)
-        return "device_mismatch", text or general
+        return "device_mismatch", (None if row is None else texts[row].text(inputs)) or general
 
     def refuse(self, func: Any, args: Any, identity: str, text: str) -> None:
         """Record that a Mac's composite refuses these arguments before it dispatches to anything."""

@@ -307,10 +307,9 @@ def _run_eager_form(
     """
     kernel = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
     if kernel is None:
-        message = (
+        raise NotSimulatedError(
             f"the higher-order operator {func.name()} has no form that runs without a compiler"
         )
-        raise NotSimulatedError(message)
     if func.name() == "flex_attention" and (devices := context.ask(_devices_of_flex)):
         text = f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device."
         context.refuse(func, args[:3], "flex_attention_device", text)

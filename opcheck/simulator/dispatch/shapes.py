@@ -102,8 +102,7 @@ def _run_without_meta(route: Route, args: Any, kwargs: Any) -> ShapedResult:
         except NotImplementedError:
             pass
     whose = f"torch {torch.__version__}" if route.name.startswith("aten::") else "its library"
-    message = f"{route.name} has no shape rule: {whose} has no meta kernel for it"
-    raise NotSimulatedError(message)
+    raise NotSimulatedError(f"{route.name} has no shape rule: {whose} has no meta kernel for it")
 
 
 def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> ShapedResult:

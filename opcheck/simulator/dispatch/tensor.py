@@ -228,10 +228,9 @@ def _refuse_retired() -> torch.library.Library:
     """Register the answer to a call on a retired tensor; the library must live as long as the process."""
 
     def refuse(overload: Any, *_args: Any, **_kwargs: Any) -> Any:
-        message = (
+        raise OutsideError(
             f"{overload.name()} was called on a tensor of a simulated Mac after the simulation"
         )
-        raise OutsideError(message)
 
     library = torch.library.Library("_", "IMPL")
     library.fallback(refuse, _RETIRED_KEY)

@@ -298,8 +298,7 @@ def as_array(obj: Any, **options: Any) -> torch.Tensor:
         device = torch.device(options["device"])
         if device.type != "mps" and options.get("copy") is False:
             # torch/csrc/utils/tensor_new.cpp, asarray
-            message = f"can't alias tensor from device '{obj.device}' to '{device}'."
-            raise ValueError(message)
+            raise ValueError(f"can't alias tensor from device '{obj.device}' to '{device}'.")
         options.pop("device")
         obj = move(obj, device)
     return torch.asarray(obj, **options)

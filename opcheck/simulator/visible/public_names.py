@@ -363,10 +363,9 @@ def _refuse_arguments(
             error.lacking = f"{function}({argument}=)"  # type: ignore[attr-defined]
             raise error
         if not _is_installed(key, argument):
-            message = (
+            raise NotSimulatedError(
                 f"torch {INSTALLED} has no argument {argument!r} of {name}, and the target's has"
             )
-            raise NotSimulatedError(message)
 
 
 def _is_installed(key: str, argument: str) -> bool:

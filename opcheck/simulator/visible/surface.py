@@ -133,8 +133,7 @@ class _StreamOfDevice(_OfDevice):
         """Return the stream, or raise as a release that makes none."""
         if target_reads.READS.ask(target_reads.is_before, Version(2, 15)):
             # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
-            message = "Backend doesn't support create a new Stream."
-            raise RuntimeError(message)
+            raise RuntimeError("Backend doesn't support create a new Stream.")
         return MacStream()
 
 

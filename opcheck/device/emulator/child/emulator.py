@@ -85,10 +85,9 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                     **{name: inside[name] for name in kwargs},
                 )
             if route.operator.not_emulated and isinstance(error, NotImplementedError):
-                message = (
+                raise NotSimulatedError(
                     f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
-                )
-                raise NotSimulatedError(message) from error
+                ) from error
             arguments = (*args, *kwargs.values())
             shown = mac_error(error, route.name, arguments, self._registrations, release)
             if shown is error:

@@ -289,11 +289,10 @@ def _refuses_lengths(_args: Any, tensors: Any) -> Refusal | None:
     lengths = tensors[1]
     if is_on_cpu(lengths):
         return None
-    text = (
+    return "indices_on_mps", (
         "'lengths' argument should be a 1D CPU int64 tensor, but got "
         f"{lengths.dim()}D mps:0 {scalar_type(lengths)} tensor"
     )
-    return "indices_on_mps", text
 
 
 # -- the kernel of MPS --------------------------------------------------------------------------------------
