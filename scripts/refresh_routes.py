@@ -117,12 +117,12 @@ def document(lists: OpLists) -> Iterator[Block]:
     for release in lists.releases:
         native = [op for op, value in lists.operators(release.line).items() if value == "kernel"]
         kinds = {op: routes(lists).of_operators((op,), release.line).kind for op in native}
-        found = Counter(kinds.values())
-        total, unknown = found.total(), found["unknown"]
+        counts = Counter(kinds.values())
+        total, unknown = counts.total(), counts["unknown"]
         target = Target(torch=release.version, macos=release.minimum)
         several = [op for op in native if kinds[op] == "either"]
         chosen = [op for op in several if is_decided(lists, op, target)]
-        single = total - found["either"] - unknown
+        single = total - counts["either"] - unknown
         shares = (
             percent(single, total),
             percent(single + len(chosen), total),
@@ -132,7 +132,7 @@ def document(lists: OpLists) -> Iterator[Block]:
             (
                 release.torch,
                 str(total),
-                *(str(found[kind]) for kind in ROUTES),
+                *(str(counts[kind]) for kind in ROUTES),
                 str(len(chosen)),
                 *shares,
             )

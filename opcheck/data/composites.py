@@ -102,8 +102,8 @@ def run_body(op: str, line: str, directory: Path | None = None) -> CompositeBody
     Raises:
         OpListError: a data file is missing or damaged.
     """
-    made = MADE.load(directory)
-    return find_sampled_body(op, line, directory) or _in_table(made, op, line, read=False)
+    table = MADE.load(directory)
+    return find_sampled_body(op, line, directory) or _in_table(table, op, line, read=False)
 
 
 def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> CompositeBody | None:

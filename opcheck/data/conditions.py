@@ -95,10 +95,10 @@ def _iterable(value: Any) -> Any:
 
 
 def _range(*bounds: int) -> range:
-    made = range(*bounds)
-    if len(made) > _LIMIT:
+    numbers = range(*bounds)
+    if len(numbers) > _LIMIT:
         raise _CannotTellError
-    return made
+    return numbers
 
 
 def _number(value: Any) -> Any:
@@ -352,9 +352,9 @@ def _comprehension(node: ast.GeneratorExp | ast.ListComp, values: Mapping[str, A
         inner: list[Mapping[str, Any]] = []
         for scope in scopes:
             for item in _list_bounded(_evaluate(part.iter, scope)):
-                made = {**scope, **_bind(part.target, item)}
-                if all(_evaluate(test, made) for test in part.ifs):
-                    inner.append(made)
+                bound = {**scope, **_bind(part.target, item)}
+                if all(_evaluate(test, bound) for test in part.ifs):
+                    inner.append(bound)
                 if len(inner) > _LIMIT:
                     raise _CannotTellError
         scopes = inner

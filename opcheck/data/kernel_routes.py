@@ -36,7 +36,8 @@ VIEW, CALLS, UNKNOWN = "view", "calls", "unknown"
 #: Operators that make, view or copy memory for the kernel that calls them: they do not decide its route.
 _BOOKKEEPING = re.compile(
     r"as_strided|clone|contiguous|copy_|detach|empty|empty_like|empty_strided|expand|expand_as|fill_|"
-    r"flatten|item|m[HT]|movedim|narrow|permute|reshape|resize_|resize_as_|resolve_conj|result_type|scalar_tensor|select|set_|"
+    r"flatten|item|m[HT]|movedim|narrow|permute|reshape|resize_|resize_as_|resolve_conj|"
+    r"result_type|scalar_tensor|select|set_|"
     r"slice|split|squeeze|squeeze_|t|to|transpose|transpose_|unsqueeze|unsqueeze_|view|view_as|zero_|zeros|"
     r"zeros_like|_to_copy|_local_scalar_dense|(?:sparse|dense)_dim|can_cast"
 )

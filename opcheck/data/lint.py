@@ -115,8 +115,8 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[FileProblem]:
 
 def _line(text: str) -> Version | None:
     head = text.split(".")
-    known = len(head) >= 2 and all(part.isdigit() for part in head[:2])
-    return Version.parse(text) if known else None
+    is_release = len(head) >= 2 and all(part.isdigit() for part in head[:2])
+    return Version.parse(text) if is_release else None
 
 
 def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[FileProblem]:
@@ -269,8 +269,8 @@ def _python_calls(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
         for release in lists.releases:
             body = python_body(name, release.line, directory)
             called = (*body.always, *body.sometimes) if body else ()
-            known = lists.operators(release.line)
-            for op in (op for op in called if op not in known):
+            operators = lists.operators(release.line)
+            for op in (op for op in called if op not in operators):
                 message = f"torch {release.line} has no {op}: run python -m scripts.python_calls"
                 yield FileProblem(PYTHON_CALLS.name, 0, f"calls.{name}", message)
 

@@ -81,15 +81,15 @@ def match(
         if len(_RECENT) >= _MOST_CALLS:
             _RECENT.clear()
         entry = _RECENT[id(call)] = (call, {})
-    known = entry[1]
+    answered = entry[1]
     answers: list[tuple[Statement, bool | None]] = []
     for statement in statements:
         if target.macos not in statement.macos or target.torch not in statement.torch:
             answers.append((statement, False))
             continue
-        answer = known.get(id(statement))
+        answer = answered.get(id(statement))
         if answer is None or answer[0] is not statement:
-            answer = known[id(statement)] = (statement, matches_call(statement, call, arguments))
+            answer = answered[id(statement)] = (statement, matches_call(statement, call, arguments))
         answers.append(answer)
     return Matches(tuple(answers))
 
@@ -160,15 +160,15 @@ def values(call: OpCall, names: Collection[str], arguments: Arguments) -> Mappin
             given[RECOMPUTED] = call.recomputed
             continue
         tensors = tuple(spec for spec in call.inputs if spec.argument == name)
-        known = arguments.get(name)
+        declared = arguments.get(name)
         if tensors:
-            is_list = (known is not None and known.tensors) or len(tensors) > 1
+            is_list = (declared is not None and declared.tensors) or len(tensors) > 1
             given[name] = tensors if is_list else tensors[0]
         elif name in call.arguments:
             value = call.arguments[name]
             given[name] = _number(value) if isinstance(value, str) else value
-        elif known is not None and known.optional and (call.inputs or call.outputs):
-            default = known.default
+        elif declared is not None and declared.optional and (call.inputs or call.outputs):
+            default = declared.default
             given[name] = tuple(default) if isinstance(default, list) else default
     return given
 

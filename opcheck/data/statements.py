@@ -142,8 +142,8 @@ def _load(directory: Path) -> CuratedStatements:
     if index is not None and index.fingerprint == now:
         return CuratedStatements(index.statements, index.arguments, now)
     # The YAML does not have the operators' arguments; those of the last compilation remain true.
-    known = index.arguments if index is not None else {}
-    return CuratedStatements(read_statements(directory), known, now)
+    arguments = index.arguments if index is not None else {}
+    return CuratedStatements(read_statements(directory), arguments, now)
 
 
 def read_index(directory: Path) -> Index | None:

@@ -277,10 +277,10 @@ def systems(texts: Texts) -> tuple[Version, ...]:
     Raises:
         OpcheckError: as ``pairs`` raises it.
     """
-    known = tuple(Version(major) for major in MACOS_MAJORS)
+    newest = tuple(Version(major) for major in MACOS_MAJORS)
     # The release does not matter yet: version 0 starts on every macOS.
     return _select_versions(
-        texts, "macOS", known, lambda text: parse_macos(text, Version(0), Version(0))
+        texts, "macOS", newest, lambda text: parse_macos(text, Version(0), Version(0))
     )
 
 

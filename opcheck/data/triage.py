@@ -101,20 +101,20 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Fil
     items = (item for _, entry in entries for item in entry.texts)
     printed = (PrintedText(text=i, functions=(None,)) if isinstance(i, str) else i for i in items)
     reasons = Counter((each.text, function) for each in printed for function in each.functions)
-    found = set()
+    printed_at = set()
     pieces = [(item, fragments(item.error.text)) for item in statements if item.error is not None]
     for text, places in extracted.texts.items():
         quoting = [item for item, parts in pieces if is_quoted(text, parts)]
         for place in places:
             key = text, place[1] if len(places) > 1 else None
-            found.add(key)
+            printed_at.add(key)
             lines = open_lines(place, quoting, extracted)
             if lines and key not in reasons:
                 where = f"{text!r} in {place[1]}, torch {', '.join(lines)}"
                 yield FileProblem(FILE, 0, "reasons", f"open, no statement and no reason: {where}")
     for key, count in sorted(reasons.items(), key=str):
         where = f"{key[0]!r}" + (f" in {key[1]}" if key[1] else "")
-        if key not in found:
+        if key not in printed_at:
             yield FileProblem(FILE, 0, "reasons", f"is in no wheel, or elsewhere: {where}")
         elif count > 1:
             yield FileProblem(FILE, 0, "reasons", f"listed {count} times: {where}")

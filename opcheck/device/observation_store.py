@@ -180,7 +180,7 @@ def summarize_run(folder: Path, evidence: HostEvidence) -> ObservedSummary:
 
 def _summarize(runs: Sequence[KeptRun]) -> ObservedSummary:
     tallies: dict[tuple[StepKind, str, str, str], Counter[str]] = {}
-    found: dict[tuple[str, str, str], list[tuple[HostEvidence, StepKind, HostRow]]] = {}
+    contradictions: dict[tuple[str, str, str], list[tuple[HostEvidence, StepKind, HostRow]]] = {}
     for run in runs:
         host = run.evidence.host
         for step in run.evidence.steps:
@@ -189,7 +189,7 @@ def _summarize(runs: Sequence[KeptRun]) -> ObservedSummary:
                 tallies.setdefault(key, Counter())[_outcome(row)] += 1
                 if row.is_contradiction:
                     named = (row.op, row.predicted, row.observed)
-                    found.setdefault(named, []).append((run.evidence, step.kind, row))
+                    contradictions.setdefault(named, []).append((run.evidence, step.kind, row))
     return ObservedSummary(
         runs=len(runs),
         partial=sum(not run.evidence.complete for run in runs),
@@ -206,7 +206,7 @@ def _summarize(runs: Sequence[KeptRun]) -> ObservedSummary:
             )
             for (kind, torch, macos, gpu), tally in sorted(tallies.items())
         ),
-        contradictions=tuple(_contradiction(*named) for named in sorted(found.items())),
+        contradictions=tuple(_contradiction(*named) for named in sorted(contradictions.items())),
         failed=tuple(
             sorted(
                 f"{step.kind} {step.name} on {describe_host(run.evidence)}: {step.why}"

@@ -31,7 +31,7 @@ class _ScanBaseline(Record, frozen=True, kw_only=True):
 
 def text(report: ScanReport) -> str:
     """Write the findings of a report as a baseline: JSON, sorted by file, without line numbers."""
-    known = [
+    findings = [
         _KnownFinding(
             fingerprint=finding.fingerprints[0],
             rule=finding.rule,
@@ -44,7 +44,7 @@ def text(report: ScanReport) -> str:
     baseline = _ScanBaseline(
         schema=SCHEMA,
         fingerprints=VERSION,
-        findings=tuple(sorted(known, key=lambda each: (each.file, each.rule, each.fingerprint))),
+        findings=tuple(sorted(findings, key=lambda each: (each.file, each.rule, each.fingerprint))),
     )
     return msgspec.json.format(msgspec.json.encode(baseline)).decode() + "\n"
 

@@ -118,8 +118,8 @@ def scan(
         OpListError: the data of the rules is damaged.
     """
     reader = read(paths, target, filters)
-    found = reader.found
-    if not found.counts and not found.problems and not reader.skipped[_EXCLUDED]:
+    outcome = reader.found
+    if not outcome.counts and not outcome.problems and not reader.skipped[_EXCLUDED]:
         raise UsageError(
             "there is no Python source below these paths",
             context=f"opcheck scan {' '.join(paths)}",
@@ -127,21 +127,21 @@ def scan(
         )
     order = {file.path.as_posix(): number for number, file in enumerate(reader.files)}
     if silenced:
-        found.findings += silenced
-        found.findings.sort(key=lambda finding: _place(finding, order))
-    findings = tuple(add_fingerprints(found.findings))
+        outcome.findings += silenced
+        outcome.findings.sort(key=lambda finding: _place(finding, order))
+    findings = tuple(add_fingerprints(outcome.findings))
     return ScanReport(
         tool=TOOL,
         target={"torch": str(target.torch), "macos": str(target.macos)},
         paths=tuple(paths),
-        read=dict(sorted(found.counts.items())),
+        read=dict(sorted(outcome.counts.items())),
         **count_findings(findings),
         findings=findings,
-        ignored=found.ignored,
+        ignored=outcome.ignored,
         notes=(*reader.ignores.list_expired(), *reader.ignores.list_unused("OC2")),
-        problems=tuple(found.problems),
+        problems=tuple(outcome.problems),
         skipped=dict(sorted(reader.skipped.items())),
-        fixable=dict(Counter(proposal.fix.applicability for proposal in found.proposals)),
+        fixable=dict(Counter(proposal.fix.applicability for proposal in outcome.proposals)),
         not_checked=NOT_CHECKED,
     )
 
@@ -287,8 +287,8 @@ class Reader:
             numbers = (n for n in range(len(files)) if n // _PIECE % count == share)
             return [(number, self._read_one(*files[number])) for number in numbers]
 
-        found = dict(pair for part in shares.compute(read, count) for pair in part)
-        return [found[number] for number in range(len(files))]
+        outcomes = dict(pair for part in shares.compute(read, count) for pair in part)
+        return [outcomes[number] for number in range(len(files))]
 
     def _read_one(self, file: FoundFile, may_skip: bool) -> _FileOutcome:  # noqa: FBT001  (a part of what is shared)
         self.found = _FileOutcome()
@@ -406,11 +406,11 @@ class Reader:
         )
         text = "\n".join(parsed.lines) + "\n"
         kept = keeper(scanned)
-        found = [
+        hits_with_fixes = [
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
             for rule, hit in _hits(scanned, _RuleTable(signs.rules_for(text, self.target)))
         ]
-        hits = list(filter_fixes(found, scanned))
+        hits = list(filter_fixes(hits_with_fixes, scanned))
         self.found.carriers = frozenset(signs.carriers(program, scanned.mac, self._carriers))
         comments = of_python(text, shown)
         self._add(file, content, hits, comments, parsed.lines, parsed.places, program)

@@ -423,7 +423,7 @@ def _notebook(before: str, proposals: list[Proposal], path: Path) -> tuple[str, 
         UnreadableError: the JSON is not laid out as Jupyter and nbformat write it, or a cell would be no program.
     """
     content = json.loads(before)
-    dumped = next((layout for layout in _layouts() if _dump(content, *layout) == before), None)
+    dumped = next((layout for layout in _layouts() if _dump(content, layout) == before), None)
     if dumped is None:
         reason = "its JSON is not laid out as Jupyter writes it, and would change as a whole"
         raise _refuse_fix(path, reason)
@@ -447,7 +447,7 @@ def _notebook(before: str, proposals: list[Proposal], path: Path) -> tuple[str, 
         _check("\n".join(without_magics(after)), path)
         cell[key] = after if isinstance(cell[key], str) else after.splitlines(keepends=True)
         count += applied
-    return _dump(content, *dumped), count
+    return _dump(content, dumped), count
 
 
 def _covers_magic(edits: Iterable[Edit], text: str) -> bool:
@@ -476,6 +476,7 @@ def _layouts() -> Iterator[tuple[int | str | None, bool, str, str]]:
     yield from itertools.product((1, 2, 4, "\t", None), (False, True), ("\n", "\r\n"), ("\n", ""))
 
 
-def _dump(content: Any, indent: int | str | None, ascii_only: bool, newline: str, end: str) -> str:  # noqa: FBT001  (a layout is a tuple)
+def _dump(content: Any, layout: tuple[int | str | None, bool, str, str]) -> str:
+    indent, ascii_only, newline, end = layout
     text = json.dumps(content, indent=indent, ensure_ascii=ascii_only) + end
     return text.replace("\n", newline)

@@ -73,19 +73,19 @@ def _names_mps(node: ast.AST, scanned: Scanned) -> bool:
 
 def _find_mps(scanned: Scanned) -> set[ast.AST]:
     """Find the names and short texts about MPS, with the nodes around each up to the innermost choice."""
-    found: set[ast.AST] = set()
+    nodes_about_mps: set[ast.AST] = set()
     if scanned.lines and not any(
         "mps" in line.lower() or "accelerator" in line for line in scanned.lines
     ):
-        return found
+        return nodes_about_mps
     for node in scanned.program.nodes:
         if not _is_mps(_word(node)):
             continue
         around: ast.AST | None = node
-        while around is not None and around not in found:
-            found.add(around)
+        while around is not None and around not in nodes_about_mps:
+            nodes_about_mps.add(around)
             around = None if isinstance(around, ast.IfExp) else scanned.program.parent(around)
-    return found
+    return nodes_about_mps
 
 
 def _word(node: ast.AST) -> str:
@@ -200,12 +200,12 @@ def _is_update(value: ast.expr | None, name: str) -> bool:
 
 
 def _bound_for_mps(scanned: Scanned) -> dict[tuple[ast.AST, str], list[_Bound]]:
-    found: dict[tuple[ast.AST, str], list[_Bound]] = {}
+    bound: dict[tuple[ast.AST, str], list[_Bound]] = {}
     for node in scanned.program.nodes:
         if isinstance(node, _BINDS) and _is_for_mps(node, scanned):
             for key in _keys(node, scanned):
-                found.setdefault(key, []).append(_Bound(node.lineno, node))
-    return found
+                bound.setdefault(key, []).append(_Bound(node.lineno, node))
+    return bound
 
 
 def _is_for_mps(statement: ast.stmt, scanned: Scanned) -> bool:

@@ -110,8 +110,8 @@ class Project:
             self._open += 1
             for path in self._candidates(module or ".", importer):
                 if path.as_posix() in self._files and path != importer:
-                    found = load(path)
-                    self._origins[key] = found.program.full_name(name) if found else ""
+                    imported = load(path)
+                    self._origins[key] = imported.program.full_name(name) if imported else ""
                     break
             self._open -= 1
         return self._origins[key]

@@ -211,8 +211,10 @@ def _requirements(folder: Path) -> Iterator[str]:
         # The scan itself reports a requirement file that cannot be read.
         with contextlib.suppress(source.UnreadableError, OSError, ValueError):
             text = source.read_bytes(path, path.as_posix()).decode("utf-8-sig")
-            found = in_pyproject(text) if path.suffix == ".toml" else in_lines(split_lines(text))
-            yield from [each[0] for each in found]
+            requirements = (
+                in_pyproject(text) if path.suffix == ".toml" else in_lines(split_lines(text))
+            )
+            yield from [each[0] for each in requirements]
 
 
 def _lines(text: str) -> list[Version]:

@@ -129,17 +129,19 @@ def is_silent(text: str, rules: Iterable[ScanRule]) -> bool:
 
 def carriers(program: Program, mac: FileQuestions, carrying: Collection[str]) -> set[str]:
     """Return the names of a file that may give another file a device, or a function with a device as default."""
-    found: set[str] = set()
+    carrying_names: set[str] = set()
     for scope, name, binding in program.top_bindings():
         if binding.value is not None and _carries(binding.value, mac):
-            found.add(name)
+            carrying_names.add(name)
         arguments = getattr(binding.node, "args", None)
         if isinstance(arguments, ast.arguments):
             defaults = (*arguments.defaults, *arguments.kw_defaults)
             if any(default is not None and _carries(default, mac) for default in defaults):
-                found.add(scope or name)
-    found |= {name for name, full in program.imports.items() if full.rpartition(".")[2] in carrying}
-    return found
+                carrying_names.add(scope or name)
+    carrying_names |= {
+        name for name, full in program.imports.items() if full.rpartition(".")[2] in carrying
+    }
+    return carrying_names
 
 
 def _carries(value: ast.expr, mac: FileQuestions) -> bool:

@@ -149,8 +149,8 @@ def convolve(op: str, image: TensorSpec, weight: TensorSpec, **others: object) -
     inner = (
         "aten::mps_convolution_transpose_backward" if "backward" in op else "aten::_mps_convolution"
     )
-    made = call(op, **{first: image}, weight=weight, **own)
-    return msgspec.structs.replace(made, inner=(inner,)) if "mps" not in op else made
+    convolution = call(op, **{first: image}, weight=weight, **own)
+    return msgspec.structs.replace(convolution, inner=(inner,)) if "mps" not in op else convolution
 
 
 def pool(op: str, image: TensorSpec = IMAGE, **others: object) -> OpCall:
@@ -162,13 +162,13 @@ def attend(
 ) -> OpCall:
     query, key = tensor(1, 2, queries, size, dtype=dtype), tensor(1, 2, 16, size, dtype=dtype)
     value = tensor(1, 2, 16, values or size, dtype=dtype)
-    given = {"attn_mask": None, "is_causal": False, **others}
+    options = {"attn_mask": None, "is_causal": False, **others}
     return call(
         "aten::_scaled_dot_product_attention_math_for_mps",
         query=query,
         key=key,
         value=value,
-        **given,
+        **options,
     )
 
 

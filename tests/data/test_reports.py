@@ -231,8 +231,8 @@ def test_the_backward_of_a_convolution_misreads_a_channels_last_gradient(
     )
     target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
     verdict = judge(call, target, _LISTS)
-    found = {*verdict.limitations, *verdict.advisories}
-    assert {each for each in found if "strided-gradient" in each} == expected
+    names = {*verdict.limitations, *verdict.advisories}
+    assert {each for each in names if "strided-gradient" in each} == expected
 
 
 @pytest.mark.parametrize(("dtype", "holds"), [("bfloat16", True), ("float16", False)])

@@ -11,13 +11,13 @@ from tests.render.test_formats import REPORTS
 
 def test_what_no_call_is_known_to_meet_is_left_to_verbose() -> None:
     report = REPORTS["everything"]
-    known = [line for _, line in summary.statements(report) if "(perhaps)" in line]
-    assert known
+    statements = [line for _, line in summary.statements(report) if "(perhaps)" in line]
+    assert statements
     short, whole = (
         as_text(report_page.document(report), width=1000, full=full) for full in (False, True)
     )
-    assert all(line in whole and line not in short for line in known)
-    assert f"{len(known)} statement that calls of this run may meet (-v shows all)" in short
+    assert all(line in whole and line not in short for line in statements)
+    assert f"{len(statements)} statement that calls of this run may meet (-v shows all)" in short
     assert "may meet (-v" not in whole
 
 
@@ -26,7 +26,7 @@ def test_facts_that_are_too_many_lines_are_cut_after_one_but_for_the_first() -> 
     items = (("calls", long), ("wrong", long), ("next", TextSpan(long, "code")))
     two = as_text([Facts(items, short=True, lines=2)]).splitlines()
     assert len(two) == 2 + 2 + 3
-    one = as_text([Facts(items, short=True, lines=2, most=6)]).splitlines()
-    assert len(one) == 2 + 1 + 3
-    assert one[2].endswith(" ...")
+    cut = as_text([Facts(items, short=True, lines=2, most=6)]).splitlines()
+    assert len(cut) == 2 + 1 + 3
+    assert cut[2].endswith(" ...")
     assert as_text([Facts(items, short=True, lines=2, most=7)]).splitlines() == two

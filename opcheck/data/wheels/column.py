@@ -116,8 +116,8 @@ def check(registrations: Dispatch, schemas: Mapping[str, Schema]) -> None:
         if key == "MPS":
             both = by_hand & declared
             _expect("a fallback that the yaml calls a kernel", both, holds=not both)
-    known = registrations.error_stub == {"aten::_slow_conv2d_forward"}
-    _expect("error stubs", registrations.error_stub, holds=known)
+    is_expected = registrations.error_stub == {"aten::_slow_conv2d_forward"}
+    _expect("error stubs", registrations.error_stub, holds=is_expected)
     unknown = frozenset().union(*registrations.kernels.values()) - schemas.keys()
     _expect("kernels without a schema", unknown, holds=not unknown)
 

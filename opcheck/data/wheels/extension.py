@@ -71,8 +71,8 @@ def build_extension(source: str, op_lists_dir: Path, cache: Path) -> ExtensionSu
     """
     library, _, release = source.partition("==")
     if release and library not in LIBRARIES:
-        known = ", ".join(LIBRARIES)
-        raise UsageError(f"not an extension library: {library}", hint=f"known are {known}")
+        libraries = ", ".join(LIBRARIES)
+        raise UsageError(f"not an extension library: {library}", hint=f"known are {libraries}")
     wheel = obtain(release, cache, library) if release else obtain(source, cache, "torchvision")
     facts = read_extension(wheel)
     changed = write_changed(_merge_release(facts, op_lists_dir), op_lists_dir)
@@ -148,13 +148,13 @@ def _merge_release(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:
     """Return the text of each data file with the release added."""
     path = op_lists_dir / FILE
     releases = dict(read_extensions(path)) if path.is_file() else {}
-    known = releases.get(facts.library, ())
-    lines = by_version(release.line for release in known)
+    earlier = releases.get(facts.library, ())
+    lines = by_version(release.line for release in earlier)
     file = registrations_file(facts.library)
-    old = read_history(op_lists_dir / file, lines, VALUES)[0].operators if known else {}
+    old = read_history(op_lists_dir / file, lines, VALUES)[0].operators if earlier else {}
     line = facts.release.line
     releases[facts.library] = (
-        *(release for release in known if release.line != line),
+        *(release for release in earlier if release.line != line),
         facts.release,
     )
     operators = with_column(old, lines, line, facts.column)
@@ -274,8 +274,8 @@ def _target(image: Image, address: int) -> str:
     names = (imported, *image.names_at(address))
     if any(name.startswith(_DEF_WITH_KERNEL) and _TWO_ARGUMENTS in name for name in names):
         return _DEF_WITH_KERNEL
-    known = (p for p in (_IMPL, _DEF_INLINED) if any(name.startswith(p) for name in names))
-    return next(known, "")
+    functions = (p for p in (_IMPL, _DEF_INLINED) if any(name.startswith(p) for name in names))
+    return next(functions, "")
 
 
 def _find_declared(namespace: str, text: str | None) -> list[Registered]:

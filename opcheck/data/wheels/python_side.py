@@ -88,10 +88,10 @@ def _libraries(tree: ast.AST) -> Iterator[tuple[str, _PythonLibrary]]:
         function = node.value.func
         called = function.attr if isinstance(function, ast.Attribute) else _text(function)
         if called in {"Library", "_Library"} and node.value.args:
-            given = [_text(argument) for argument in node.value.args]
-            key = given[2] if len(given) > 2 else ""
+            texts = [_text(argument) for argument in node.value.args]
+            key = texts[2] if len(texts) > 2 else ""
             for target in node.targets:
-                yield _text(target), _PythonLibrary(given[0], key)
+                yield _text(target), _PythonLibrary(texts[0], key)
 
 
 def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
@@ -103,10 +103,10 @@ def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
 
 def _keys(call: ast.Call, library: _PythonLibrary, loops: dict[str, list[str]]) -> Iterable[str]:
     # torch/library.py: Library.impl(self, op_name, fn, dispatch_key="")
-    given = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "dispatch_key")]
-    if not given:
+    keys = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "dispatch_key")]
+    if not keys:
         return [library.key]
-    key = given[0]
+    key = keys[0]
     return loops.get(key.id, []) if isinstance(key, ast.Name) else [_text(key)]
 
 

@@ -162,14 +162,14 @@ def merge_release(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
     Raises:
         OpListError: the op lists there are damaged.
     """
-    known = _read_releases(op_lists_dir)
-    lines = by_version(release.line for release in known)
+    listed_releases = _read_releases(op_lists_dir)
+    lines = by_version(release.line for release in listed_releases)
     release = facts.release
-    rest = [listed for listed in known if listed.line != release.line]
+    rest = [listed for listed in listed_releases if listed.line != release.line]
     texts = {"releases.yaml": dump_releases([*rest, release])}
     for key, file in FILES.items():
         path = op_lists_dir / file
-        old = read_history(path, lines, VALUES[key])[0].operators if known else {}
+        old = read_history(path, lines, VALUES[key])[0].operators if listed_releases else {}
         operators = with_column(old, lines, release.line, facts.columns[key])
         # The stubs are C++ objects of at::native; everything else is an operator of aten.
         namespace, name = ("at::native", "MPS") if key == "stubs" else ("aten", key)

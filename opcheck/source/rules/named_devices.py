@@ -396,13 +396,13 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = scanned.dotted_name(node.func)
     if not name or scanned.project is None or scanned.path is None:
         return
-    found = scanned.project.defaults(name, scanned.path)
+    elsewhere = scanned.project.defaults(name, scanned.path)
     # A call that unpacks arguments may give it.
     is_unpacked = any(isinstance(part, ast.Starred) for part in node.args)
     argument_given = {word.arg for word in node.keywords}
-    if found is None or is_unpacked or None in argument_given:
+    if elsewhere is None or is_unpacked or None in argument_given:
         return
-    for default in found[1]:
+    for default in elsewhere[1]:
         is_positional = default.position is not None and default.position < len(node.args)
         if default.parameter not in argument_given and not is_positional:
             yield hit(
@@ -411,7 +411,7 @@ def _relying(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
                 function=name.rpartition(".")[2],
                 parameter=default.parameter,
                 device=quote(default.constant),
-                file=found[0].name,
+                file=elsewhere[0].name,
                 line=default.line,
             )
 

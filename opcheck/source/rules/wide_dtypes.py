@@ -190,8 +190,9 @@ class Dtypes:
         kinds: list[ArrayKind | None] = []
         for use in uses:
             call = self._program.parent(use) if isinstance(use, ast.Name) else None
-            is_called = isinstance(call, ast.Call) and call.func is use
-            kinds.append(self.kind(argument(call, names.index(name), name)) if is_called else None)  # type: ignore[arg-type]  # a Call
+            if not isinstance(call, ast.Call) or call.func is not use:
+                return None
+            kinds.append(self.kind(argument(call, names.index(name), name)))
         return _agree(kinds)
 
     def _find_returned(self, function: Function) -> ArrayKind | None:
