@@ -45,6 +45,9 @@ _TELLING_KEYS = (
 _DESCRIBED = frozenset({"aten", *LIBRARIES})
 
 _NUMBERS = frozenset({int, float, bool, complex})
+_TENSOR_TYPES = frozenset({"Tensor", "Optional[Tensor]"})
+#: how the names of operators in place begin that give their argument another size
+_RESHAPES = ("resize", "set_", "_resize")
 
 
 class RouteKind(enum.Enum):
@@ -150,45 +153,24 @@ def make_route(
 ) -> Route:
     """Return the route of ``func``, given the target's value of every overload (op_lists/README.md)."""
     name: str = func.name()
-    implicit = is_implicit(name)
-    way = registered_way(
-        name,
-        implicit=implicit,
-        registrations=registrations,
-        branches=branches,
-    )
-    operator = OPERATORS.get(name, PLAIN)
+    implicit, has_schema = is_implicit(name), dispatch.has_schema(name)
+    way = registered_way(name, implicit=implicit, registrations=registrations, branches=branches)
+    operator, schema, tags = OPERATORS.get(name, PLAIN), dispatch.schema_of(func), func.tags
+    body = _python_body(func, way, branches)
     kind = RouteKind.PYTHON
-    bodies = {"branch": branches, "python": PYTHON_KERNELS}
-    body: Callable[..., Any] | None = bodies[way][name] if way in bodies else None
-    if body is None and func.namespace == "prims":
-        # What a kernel written in Python with torch._refs runs: the prim's aten form
-        # (torch/_prims/__init__.py).
-        body = getattr(func, "impl_aten", None)
-    # Only Python has what jagged tensors are queried by: prim::layout, in torch 2.9 aten::dim too.
-    has_schema = dispatch.has_schema(name)
-    if body is None and has_schema and not implicit and func.namespace not in _DESCRIBED:
-        body = _own_body(func)
     if body is None:
         kind = RouteKind.DECOMPOSE if way == "decompose" else RouteKind.LEAF
-    schema = dispatch.schema_of(func)
+    is_composite = kind is RouteKind.LEAF and way == "composite"
     composite = None
-    if (
-        has_schema
-        and kind is RouteKind.LEAF
-        and (func.namespace in LIBRARIES or way == "composite")
-    ):
-        composite = next(
-            (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name)),
-            None,
-        )
-    bodiless = kind is RouteKind.LEAF and way == "composite" and composite is None
-    writes = tuple(
-        index
-        for index, argument in enumerate(schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    )
-    returns = tuple(_relation(operator, result, schema.arguments) for result in schema.returns)
+    if has_schema and (is_composite or (kind is RouteKind.LEAF and func.namespace in LIBRARIES)):
+        keys = (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name))
+        composite = next(keys, None)
+    bodiless = is_composite and composite is None
+    arguments = tuple(enumerate(schema.arguments))
+    writes = tuple(n for n, each in arguments if each.alias_info and each.alias_info.is_write)
+    outs = tuple(index for index in writes if schema.arguments[index].kwarg_only)
+    may_reshape = torch.Tag.inplace_view in tags or name.partition("::")[2].startswith(_RESHAPES)
+    takes_numbers = dispatch.takes_numbers_as_tensors(schema.name.partition("::")[2])
     return Route(
         func=func,
         name=name,
@@ -196,35 +178,40 @@ def make_route(
         implicit=implicit,
         kind=kind,
         body=body,
-        returns=returns,
+        returns=tuple(_relation(operator, each, schema.arguments) for each in schema.returns),
         returns_list=len(schema.returns) == 1 and str(schema.returns[0].type).startswith("List"),
         writes=writes,
-        outs=tuple(index for index in writes if schema.arguments[index].kwarg_only),
-        is_iterated=is_iterated(name, func.tags),
-        reshapes=bool(writes)
-        and (
-            torch.Tag.inplace_view in func.tags
-            or any(schema.arguments[index].kwarg_only for index in writes)
-            or name.partition("::")[2].startswith(("resize", "set_", "_resize"))
-        ),
-        reads_data=torch.Tag.data_dependent_output in func.tags,
-        reads_shape=torch.Tag.dynamic_output_shape in func.tags,
-        draws=torch.Tag.nondeterministic_seeded in func.tags or operator.draws,
-        factory=not any("Tensor" in str(argument.type) for argument in schema.arguments),
-        has_device=any(argument.name == "device" for argument in schema.arguments),
+        outs=outs,
+        is_iterated=is_iterated(name, tags),
+        reshapes=bool(outs) or (bool(writes) and may_reshape),
+        reads_data=torch.Tag.data_dependent_output in tags,
+        reads_shape=torch.Tag.dynamic_output_shape in tags,
+        draws=torch.Tag.nondeterministic_seeded in tags or operator.draws,
+        factory=not any("Tensor" in str(each.type) for _, each in arguments),
+        has_device=any(each.name == "device" for _, each in arguments),
         composite=composite,
         bodiless=bodiless,
         has_body=composite is not None or bodiless,
-        arguments=tuple(argument.name for argument in schema.arguments),
+        arguments=tuple(each.name for _, each in arguments),
         takes_tensor=()
-        if dispatch.takes_numbers_as_tensors(dispatch.schema_of(func).name.partition("::")[2])
-        else tuple(
-            index
-            for index, argument in enumerate(schema.arguments)
-            if str(argument.type) in ("Tensor", "Optional[Tensor]")
-        ),
+        if takes_numbers
+        else tuple(n for n, each in arguments if str(each.type) in _TENSOR_TYPES),
         registrations=() if func.namespace == "aten" or not has_schema else _registrations(name),
     )
+
+
+def _python_body(
+    func: OpOverload, way: str, branches: Mapping[str, Callable[..., Any]]
+) -> Callable[..., Any] | None:
+    """Return the Python function that runs for an overload; None: the dispatcher's own way is followed."""
+    name: str = func.name()
+    if way in {"branch", "python"}:
+        return (branches if way == "branch" else PYTHON_KERNELS)[name]
+    # What a kernel written in Python with torch._refs runs: the prim's aten form (torch/_prims/__init__.py).
+    body = getattr(func, "impl_aten", None) if func.namespace == "prims" else None
+    # Only Python has what jagged tensors are queried by: prim::layout, in torch 2.9 aten::dim too.
+    is_foreign = dispatch.has_schema(name) and func.namespace not in _DESCRIBED
+    return _own_body(func) if body is None and is_foreign and not is_implicit(name) else body
 
 
 def _own_body(func: OpOverload) -> Callable[..., Any] | None:
