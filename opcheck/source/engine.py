@@ -147,7 +147,7 @@ def scan(
 
 
 def _place(finding: ScanFinding, order: Mapping[str, int]) -> tuple[int, int]:
-    where = finding.locations[0].location if finding.locations else None
+    where = finding.place
     # A finding in a cell of a notebook has no file of this name, and keeps its place behind the others.
     return (order.get(where.file, len(order)), where.line) if where else (len(order), 0)
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opcheck.common import documents
 from opcheck.common.line_diff import unified_diff
 from opcheck.common.notebooks import without_magics
 from opcheck.common.python_source import encoding, lines_with_endings, split_lines
@@ -212,8 +211,8 @@ class _Fixer:
 def _findings_by_file(findings: Iterable[ScanFinding]) -> dict[Path | None, list[ScanFinding]]:
     by_file: dict[Path | None, list[ScanFinding]] = {}
     for finding in findings:
-        where = finding.locations[0].location if finding.locations else None
-        by_file.setdefault(Path(where.file) if where else None, []).append(finding)
+        path = Path(finding.place.file) if finding.place else None
+        by_file.setdefault(path, []).append(finding)
     return by_file
 
 
@@ -233,29 +232,23 @@ def _find_silenced(
         if finding.rule not in _BY_BRANCH or gone[key] <= 0 or key[1] not in numbers:
             continue
         gone[key] -= 1
-        place = finding.locations[0]
-        where = place.location
-        if where is not None:
-            moved = msgspec.structs.replace(where, line=numbers[key[1]])
+        if finding.place is not None:
+            moved = msgspec.structs.replace(finding.place, line=numbers[key[1]])
+            count = finding.locations[0].count
             yield msgspec.structs.replace(
                 finding,
                 message=f"{finding.message}; a fix of another line hides this",
-                locations=(GroupLocation.at(moved, module="", count=place.count),),
+                locations=(GroupLocation.at(moved, module="", count=count),),
             )
 
 
 def _rule_and_text(finding: ScanFinding) -> tuple[str, str]:
-    where = finding.locations[0].location if finding.locations else None
-    return finding.rule, where.text if where else ""
+    return finding.rule, finding.place.text if finding.place else ""
 
 
 def _decode_file(path: Path, contents: Mapping[Path, bytes]) -> str:
     """The text of a file, to search in it."""
-    try:
-        content = contents[path] if path in contents else documents.read(path)
-    except OSError:
-        return ""
-    return content.decode("utf-8", "replace")
+    return helpers.read_content(path, contents).decode("utf-8", "replace")
 
 
 def _text(content: bytes, file: FoundFile) -> tuple[str, str]:

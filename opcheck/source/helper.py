@@ -135,7 +135,8 @@ def _places(proposals: Iterable[Proposal]) -> tuple[dict[Path, list[int]], dict[
     return numbers, places
 
 
-def _content(path: Path, contents: Mapping[Path, bytes]) -> bytes:
+def read_content(path: Path, contents: Mapping[Path, bytes]) -> bytes:
+    """Return the bytes of a file as it was changed; empty where it cannot be read."""
     try:
         return contents[path] if path in contents else documents.read(path)
     except OSError:
@@ -144,7 +145,7 @@ def _content(path: Path, contents: Mapping[Path, bytes]) -> bytes:
 
 def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
     try:
-        return Program(source.python(_content(path, contents), path.as_posix()).tree)
+        return Program(source.python(read_content(path, contents), path.as_posix()).tree)
     except (source.UnreadableError, RecursionError):
         return None
 
@@ -236,7 +237,7 @@ def _existing(
     path: Path, contents: Mapping[Path, bytes], project_files: set[Path]
 ) -> Iterable[_Existing]:
     """The functions of a file that choose a device and know MPS; not in a file that imports from the project."""
-    content = _content(path, contents) if path.suffix == ".py" else b""
+    content = read_content(path, contents) if path.suffix == ".py" else b""
     may_choose = all(word in content for word in (b"mps", b"device", b"def "))
     program = _program(path, contents) if may_choose else None
     if program is not None and not _imports_project(path, program, project_files):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from opcheck.common.vocabulary import SEVERITIES
-from opcheck.model.records import Finding, Problem, Record
+from opcheck.model.records import Finding, Problem, Record, SourceLocation
 
 
 class ScanFinding(Finding, frozen=True, kw_only=True):
@@ -13,6 +13,11 @@ class ScanFinding(Finding, frozen=True, kw_only=True):
 
     #: ``safe``, ``unsafe``, or ``none`` and why a tool cannot correct it: ``none: a person must choose``
     fix: str = ""
+
+    @property
+    def place(self) -> SourceLocation | None:
+        """Where the finding is; None for one without a place."""
+        return self.locations[0].location if self.locations else None
 
 
 class ScanReport(Record, frozen=True, kw_only=True):
