@@ -398,7 +398,7 @@ _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
 
 # -- conditions on values ------------------------------------------------------------------------------------
 
-#: The functions of ``values``; opcheck/device/emulator/child/value_conditions.py has them.
+#: The functions of ``values``; opcheck/device/emulator/child/verdicts.py has them.
 VALUE_FUNCTIONS = frozenset(load_shipped(Path(__file__).with_name("value_functions.yaml")))
 _OF_VALUES: tuple[type[ast.AST], ...] = (
     *(ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.Subscript),

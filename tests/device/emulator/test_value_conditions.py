@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import opcheck
 from opcheck.data.conditions import VALUE_FUNCTIONS, ConditionError, check_values
 from opcheck.data.registrations import load
-from opcheck.device.emulator.child.value_conditions import _ConditionNames, holds
+from opcheck.device.emulator.child.verdicts import _ConditionNames, holds
 
 
 def advisories(run: Callable[[], Any], release: str) -> tuple[set[str], set[str]]:

@@ -1,6 +1,9 @@
-"""Judges calls as they happen; equal calls are judged once."""
+"""Judges calls as they happen, with the conditions of statements on their values; equal calls are judged once."""
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,10 +13,11 @@ from opcheck.capture.child.recording.graph import fill_arguments, op_call
 from opcheck.capture.child.recording.recorder import RecordedCall, Ref
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import RouteKind, Side
+from opcheck.data.conditions import check_values
 from opcheck.data.matching import holds_but_for_words
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
-from opcheck.device.emulator.child import value_conditions
+from opcheck.device.emulator.child.argument_checks import indices
 from opcheck.device.emulator.child.mac_errors import error_of, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.callgraph import route_of
@@ -23,6 +27,123 @@ from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.calls import Call
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import spec_of
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
+
+#: the arguments of a call by their names: tensors of the CPU with the call's values, other arguments as they are
+Given = Mapping[str, Any]
+
+
+def _limits(tensor: torch.Tensor) -> Any:
+    if tensor.is_floating_point():
+        return torch.finfo(tensor.dtype)
+    return torch.iinfo(torch.int8 if tensor.dtype == torch.bool else tensor.dtype)
+
+
+def _distance_from_bins(given: Given) -> torch.Tensor:
+    """Return how far each element of a histogram's input lies outside of the bins."""
+    numbers, bins = given["self"].double(), given["bins"]
+    if isinstance(bins, torch.Tensor):
+        low, high = bins[0], bins[-1]
+    else:
+        low, high = given.get("range") or (given.get("min", 0), given.get("max", 0))
+        if low == high == 0:  # the bins span the elements
+            return torch.zeros_like(numbers)
+    return torch.maximum(low - numbers, numbers - high).clamp_min(0)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "abs": torch.abs,
+    "all": torch.all,
+    "any": torch.any,
+    "blocked": lambda mask: ~mask if mask.dtype == torch.bool else mask == -math.inf,
+    "cumsum": torch.cumsum,
+    "exp": torch.exp,
+    "flatten": torch.flatten,
+    "floor": torch.floor,
+    "highest": lambda tensor: _limits(tensor).max,
+    "imag": lambda tensor: tensor.imag if tensor.is_complex() else torch.zeros_like(tensor),
+    "is_deficient": lambda matrices: bool(
+        (torch.linalg.matrix_rank(matrices) < min(matrices.shape[-2:])).any()
+    ),
+    "isfinite": torch.isfinite,
+    "isinf": torch.isinf,
+    "isnan": torch.isnan,
+    "len": len,
+    "log": torch.log,
+    "long": torch.Tensor.long,
+    "lowest": lambda tensor: _limits(tensor).min,
+    "narrow": torch.Tensor.float,
+    "real": torch.real,
+    "repeats": lambda index: len(set(index.flatten().tolist())) < index.numel(),
+    "spread": lambda tensor, dim: tensor.amax(dim) - tensor.amin(dim),
+    "sum": torch.sum,
+    "variance": lambda rows, shape: (
+        rows.double().reshape(-1, math.prod(shape)).var(-1, unbiased=False)
+    ),
+    "wide": torch.Tensor.double,
+}
+
+
+def _widen(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128) if value.is_complex() else value
+
+
+class _ConditionNames(dict[str, Any]):
+    """The names of an expression; ``first`` and ``tensors`` are made when they are used."""
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(_FUNCTIONS)
+        # In complex128: complex32 has few operators on the CPU, and abs() of small numbers underflows in complex64.
+        self.update(tree_map_only(torch.Tensor, _widen, dict(given)))
+        self._tensors = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor)]
+        self.update(
+            inf=math.inf,
+            distance_from_bins=lambda: _distance_from_bins(given),
+            is_any_conjugated=lambda: any(tensor.is_conj() for tensor in self._tensors),
+            is_index_outside=lambda: any(bool(each.outside().any()) for each in indices(given)),
+            is_index_at_end=lambda: any(
+                bool((each.tensor == each.size).any()) for each in indices(given)
+            ),
+        )
+
+    def __missing__(self, name: str) -> Any:
+        if name == "first":
+            return _widen(self._tensors[0])
+        if name == "tensors":
+            # In float64: abs() of the lowest integer is negative.
+            wide = [_widen(t) if t.is_complex() else t.double() for t in self._tensors]
+            return torch.cat([tensor.flatten() for tensor in wide])
+        if name == "dim":  # the overload reduces all dimensions
+            return None
+        raise KeyError(name)
+
+
+@functools.cache
+def _compile_condition(text: str) -> CodeType:
+    check_values(text)
+    return compile(text, "values", "eval")
+
+
+def holds(text: str, given: Given) -> bool | None:
+    """Return whether the expression is true for a call; None where its arguments do not decide it."""
+    try:
+        with torch.no_grad():
+            # It has passed check_values: no attributes, and no functions but those above.
+            code, names = _compile_condition(text), _ConditionNames(given)
+            return bool(eval(code, {"__builtins__": {}}, names))  # noqa: S307
+    except (
+        NameError,
+        LookupError,
+        StopIteration,
+        RuntimeError,
+        TypeError,
+        AttributeError,
+        ValueError,
+    ):
+        return None
+
+
+# -- judges calls as they happen; equal calls are judged once --
 
 #: So many verdicts are kept: keys have numbers, such as a step size, that change in each step.
 _KEPT = 20_000
@@ -189,7 +310,7 @@ def _decide(judged: JudgedCall, call: Call) -> dict[str, bool]:
     tensors = (t._mps.payload if is_on_mps(t) else t for t in call.inputs)
     args, kwargs = fill_arguments(call.key, tensors)
     arguments = {**dict(zip(call.route.arguments, args, strict=False)), **kwargs}
-    answers = ((each.id, value_conditions.holds(each.values, arguments)) for each in judged.open)
+    answers = ((each.id, holds(each.values, arguments)) for each in judged.open)
     return {name: answer for name, answer in answers if answer is not None}
 
 
