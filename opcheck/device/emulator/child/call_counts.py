@@ -1,9 +1,10 @@
-"""Counts the calls of a run; equal calls share a row, so that a loop takes no memory."""
+"""Counts the calls of a run and their memory; equal calls share a row, so that a loop takes no memory."""
 
+import os
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, cast
 
@@ -12,21 +13,23 @@ import torch
 
 from opcheck.capture.child.recording.graph import flops_of
 from opcheck.common.text import any_layer
-from opcheck.common.versions import Target
+from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
+from opcheck.data.messages import out_of_memory
 from opcheck.data.registrations import OpLists
+from opcheck.data.watermarks import find_invalid, watermarks
 from opcheck.device.emulator.child.argument_checks import (
     CALL_RAISED,
     kind_on_a_mac,
     mark_raised_on_a_mac,
 )
-from opcheck.device.emulator.child.emulated_memory import EmulatedMemory
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import common_route, example_of
 from opcheck.judge.judge import outcome
-from opcheck.judge.memory.allocator import HeapBlock
+from opcheck.judge.memory.allocator import LARGE_HEAP, Allocator, HeapBlock, LimitExceededError
 from opcheck.judge.memory.growth import (
     REAL_NUMBERS_IN_KEY,
+    VARIES,
     GraphPlace,
     GraphUses,
     describe,
@@ -45,9 +48,108 @@ from opcheck.numerics.kernels.child.kernel_run import ShadowKernels
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import decode
+from opcheck.simulator.visible.machine import WORKING_SET
+from opcheck.simulator.visible.surface import MacMemory
 from opcheck.tracing.call_sites import ProgramStack
 from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private.tensors import sparse_indices, sparse_values
+
+
+class EmulatedMemory(MacMemory):
+    """Replays the allocator over the program's tensors; it reads the environment when it starts, as the Mac's does.
+
+    Args:
+        torch: the release.
+    """
+
+    def __init__(self, torch: Version) -> None:
+        self.torch = torch
+        self._allocator: Allocator | None = None
+        self._most_live = self._most_held = 0
+        #: operator and line -> the sizes of its results
+        self._sizes: dict[tuple[str, Hashable], set[int]] = defaultdict(set)
+
+    def allocate(self, nbytes: int, op: str, line: Hashable) -> HeapBlock | None:
+        """Return the buffer of a result; None: it needs none.
+
+        Raises:
+            RuntimeError: as on the Mac: a watermark is invalid, or the limit is exceeded.
+        """
+        if not nbytes:
+            return None
+        allocator = self._start()
+        try:
+            block = allocator.allocate(nbytes)
+        except LimitExceededError:
+            text = out_of_memory(
+                self.torch,
+                allocated=allocator.allocated,
+                other=allocator.other,
+                allowed=allocator.limit,
+                tried=nbytes,
+            )
+            raise RuntimeError(text) from None
+        self._sizes[op, line].add(nbytes)
+        self._most_live = max(self._most_live, allocator.live)
+        self._most_held = max(self._most_held, allocator.live + allocator.cached_bytes)
+        return block
+
+    def free(self, block: HeapBlock) -> None:
+        """Take a buffer back."""
+        self._start().free(block)
+
+    def current(self) -> int:
+        """Return the bytes of live buffers."""
+        return self._start().live
+
+    def driver(self) -> int:
+        """Return the bytes of the heaps."""
+        return self._start().allocated
+
+    def empty_cache(self) -> None:
+        """Release what is cached."""
+        self._start().empty_cache()
+
+    def set_fraction(self, fraction: float) -> None:
+        """Set the high watermark; the low one stays."""
+        super().set_fraction(fraction)
+        self._start().limit = int(fraction * WORKING_SET)
+
+    def growth(self, locate: Callable[[Any], object]) -> Iterator[MemoryGrowth]:
+        """Yield the line with most sizes, if freed buffers take as much memory as the program needs.
+
+        Args:
+            locate: returns the place of a line.
+        """
+        extra = self._most_held - self._most_live
+        most = max(self._sizes, key=lambda each: len(self._sizes[each]), default=None)
+        if (
+            most is None
+            or len(self._sizes[most]) < VARIES
+            or extra < max(self._most_live, LARGE_HEAP)
+        ):
+            return
+        op, line = most
+        sizes = len(self._sizes[most])
+        yield growth_of_results("buffers", str(locate(line) or ""), op, extra / sizes, sizes)
+
+    def _start(self) -> Allocator:
+        """Return the allocator, which the first use starts.
+
+        Raises:
+            RuntimeError: a watermark is invalid.
+        """
+        if self._allocator is None:
+            ratios = watermarks(os.environ, self.torch)
+            invalid = find_invalid(ratios)
+            if invalid is not None:
+                raise RuntimeError(invalid.prints)
+            high, low = (int(ratio * WORKING_SET) for ratio in ratios)
+            self._allocator = Allocator(self.torch, limit=high, low=low)
+        return self._allocator
+
+
+# -- counts the calls of a run; equal calls share a row, so that a loop takes no memory --
 
 #: the fields of a Partition that a process counts, in this order
 _COPIED = ("transfers_to_cpu", "transfers_to_mps", "bytes_to_cpu", "bytes_to_mps")
