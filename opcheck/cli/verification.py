@@ -10,8 +10,7 @@ from opcheck.common.files import write_text
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import TargetOptions
 from opcheck.device import here as this
-from opcheck.device.observe.draft_statements import draft_statements
-from opcheck.device.verify import Verification
+from opcheck.device.verify import Verification, draft_statements
 from opcheck.judge.policy import FINDINGS, PASSED
 from opcheck.model.options import Option
 from opcheck.model.records import Report

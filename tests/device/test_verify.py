@@ -15,8 +15,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.vocabulary import Confidence, Status
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_files import read_written
-from opcheck.device.observe.draft_statements import draft_statements
-from opcheck.device.verify import Verification, calls_of, verify
+from opcheck.device.verify import Verification, calls_of, draft_statements, verify
 from opcheck.judge.assembly import report
 from opcheck.model.records import CallGroup, CaptureFacts, GroupLocation, Report, ReportTarget
 from opcheck.model.saved import json_schema, read
