@@ -2,7 +2,7 @@
 
 python -m scripts.compare_optimizers [RELEASE ...]: reads ``torch/optim`` of the macOS wheels (from
 the cache, else downloaded), runs it and the installed one, as opcheck replaces it
-(simulator/visible/optimizers.py), for that target, and prints what differs; 1 if an operator that is not
+(simulator/visible/device_mode.py), for that target, and prints what differs; 1 if an operator that is not
 native in the release is called by one of the two alone.
 """
 

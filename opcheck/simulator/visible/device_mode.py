@@ -1,5 +1,6 @@
 """Simulate the ``mps`` device as Python sees it: moves, and which API call works on it."""
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -7,25 +8,200 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from opcheck.simulator.dispatch.dispatch_context import RECORDED, DispatchContext
+from opcheck.common.versions import Version
+from opcheck.simulator.dispatch.dispatch_context import RECORDED, DispatchContext, current
 from opcheck.simulator.dispatch.gradient_devices import keep_on_cpu, register_hook
 from opcheck.simulator.dispatch.random_numbers import Generator
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps
-from opcheck.simulator.visible import methods, optimizers, subscripts
+from opcheck.simulator.target_reads import is_before
+from opcheck.simulator.visible import methods
 from opcheck.simulator.visible.methods import as_device
 from opcheck.simulator.visible.public_names import check_in_cpp
 from opcheck.tracing.source_locations import is_handled
+from opcheck.tracing.torch_private import backend
 from opcheck.tracing.torch_private.backend import constructors, default_device
 from opcheck.tracing.torch_private.dispatch import functorch_level
+
+GET = torch.Tensor.__getitem__
+SET = torch.Tensor.__setitem__
+
+_NUMBERS = (bool, int, float, complex)
+#: with these alone an index makes views
+_VIEWING = (int, slice, type(None), type(...))
+
+#: from here on a number fills on every device: a view by fill_ (at::indexing::impl::copy_to of a Scalar), a mask by
+#: masked_fill_, indices by index_fill_ (at::indexing::try_dispatch_*).
+_FILLS_FROM = Version(2, 15)
+_CPP_FILLS = Version.parse(torch.__version__) >= _FILLS_FROM
+
+
+def get_item(x: torch.Tensor, index: Any) -> torch.Tensor:
+    """Compute ``x[index]``."""
+    if not is_on_mps(x):
+        return GET(x, index)
+    try:
+        return GET(x, _on_device(index))
+    except IndexError:
+        report = current().report_guess
+        if report is None or not is_on_mps(index) or index.dim() or not x.dim():
+            raise
+        # The last of a guessed selection may be one that the data never selects, as of experts one more than there
+        # are (transformers' Dbrx).
+        report(torch.ops.aten.select.int.name(), "as if the last entry were selected")
+        return GET(x, -1)
+
+
+def set_item(x: torch.Tensor, index: Any, value: Any) -> None:
+    """Compute ``x[index] = value``."""
+    if not is_on_mps(x):
+        SET(x, index, value)
+        return
+    index = _on_device(index)
+    if type(value) in _NUMBERS:
+        if not current().ask(is_before, _FILLS_FROM) and _fill_number(x, index, value):
+            return
+        value = torch.ops.aten.scalar_tensor.default(value, dtype=x.dtype, device=MPS_DEVICE)
+    if is_on_mps(value) and value.dim() == 0 and _views(index):
+        part = x if _is_all(index) else GET(x, index)
+        part.copy_(value.view(()).expand(part.shape) if part.dim() else value)
+        return
+    SET(x, index, value)
+
+
+def _fill_number(x: torch.Tensor, index: Any, value: Any) -> bool:
+    if _CPP_FILLS:
+        SET(x, index, value)
+        return True
+    if _views(index):
+        (x if _is_all(index) else GET(x, index)).fill_(value)
+        return True
+    if not is_on_mps(index):
+        return False
+    if index.dtype is torch.bool and index.dim() == x.dim():
+        x.masked_fill_(index, value)
+        return True
+    if index.dtype is torch.int64 and index.dim() == 1:
+        x.index_fill_(0, index, value)
+        return True
+    return False
+
+
+def _on_device(index: Any) -> Any:
+    if type(index) is tuple:
+        # A tuple inside is a list, not an index of several dimensions.
+        return tuple(_on_device(list(item) if type(item) is tuple else item) for item in index)
+    if type(index) is list and any(is_on_mps(item) and item.dim() == 0 for item in index):
+        # sequenceToVariable reads each number (torch/csrc/utils/tensor_new.cpp).
+        index = [item.item() if isinstance(item, torch.Tensor) else item for item in index]
+    if type(index) is list and index and all(type(item) in (int, bool) for item in index):
+        return torch.ops.aten._to_copy.default(torch.tensor(index), device=MPS_DEVICE)
+    return index
+
+
+def _views(index: Any) -> bool:
+    items = index if type(index) is tuple else (index,)
+    return all(type(item) in _VIEWING for item in items)
+
+
+def _is_all(index: Any) -> bool:
+    """Return whether C++ writes to the tensor itself, without a view of it."""
+    items = index if type(index) is tuple else (index,)
+    return all(item is ... or (type(item) is slice and item == slice(None)) for item in items)
+
+
+# -- simulate the steps of torch.optim, and the clipping before them, as earlier releases wrote them --
+# That is, where the installed ones call other operators: ``torch/optim/*.py`` of the macOS wheels of
+# 1.13 to 2.15, each run next to the installed one (scripts/compare_optimizers.py),
+# ``torch/nn/utils/clip_grad.py`` and ``torch/amp/grad_scaler.py``.
+
+Tensor = torch.Tensor
+
+#: Modules that pass a call on, between the caller and the replacement: this device,
+#: torch.set_default_device's.
+_HAND_ON = frozenset(
+    {"opcheck.simulator.visible.device_mode", "torch.overrides", "torch.utils._device"}
+)
+
+
+def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
+    """Compute by a product and a sum, as up to 2.0 (adam.py, adamw.py, nadam.py, radam.py, adamax.py, rmsprop.py)."""
+    if _calls("torch.optim.", Version(2, 1)):
+        return self.mul_(1 - weight).add_(end, alpha=weight)
+    return Tensor.lerp_(self, end, weight)
+
+
+def foreach_lerp_(self: list[Tensor], ends: list[Tensor], weight: Any) -> Any:
+    """Compute ``lerp_`` of each tensor, for ``foreach=True``."""
+    if _calls("torch.optim.", Version(2, 1)):
+        backend.foreach_mul_(self, 1 - weight)
+        return backend.foreach_add_(self, ends, alpha=weight)
+    return backend.foreach_lerp_(self, ends, weight)
+
+
+def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """Compute the maximum of both, stacked, as adamax.py does up to 2.2."""
+    if out is not None and _calls("torch.optim.adamax", Version(2, 3)):
+        both = torch.cat([input.unsqueeze(0), other.unsqueeze_(0)], 0)
+        return torch.amax(both, 0, keepdim=False, out=out)
+    return torch.maximum(input, other, out=out)
+
+
+def vector_norm(x: Tensor, ord: Any = 2, *args: Any, **kwargs: Any) -> Tensor:
+    """Use torch.norm, as linalg_vector_norm has no kernel, or max for infinity (clip_grad.py up to 2.0)."""
+    if not args and not kwargs and _calls("torch.nn.utils.clip_grad", Version(2, 1)):
+        return x.abs().max() if ord == math.inf else torch.norm(x, ord)
+    return torch.linalg.vector_norm(x, ord, *args, **kwargs)
+
+
+def reciprocal(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Take the reciprocal in float64 on every device, as ``unscale_`` of grad_scaler.py does up to 2.7."""
+    if _calls("torch.amp.grad_scaler", Version(2, 8)):
+        return self.double().reciprocal().float()
+    return Tensor.reciprocal(self, *args, **kwargs)
+
+
+def fused_devices() -> list[str]:
+    """Return the devices of ``fused=True``: MPS since 2.5, the CPU since 2.4 (torch/utils/_foreach_utils.py)."""
+    devices = _installed_fused_devices()
+    if current().ask(is_before, Version(2, 5)):
+        # The fused kernels of hpu and mtia came later, too.
+        devices = [name for name in devices if name not in {"mps", "hpu", "mtia"}]
+    if current().ask(is_before, Version(2, 4)):
+        devices.remove("cpu")
+    return devices
+
+
+_installed_fused_devices = backend.FUSED_DEVICES.value()
+
+#: what is called in place of torch's own
+REPLACED_BY_OLDER: dict[Any, Callable[..., Any]] = {
+    Tensor.lerp_: lerp_,
+    Tensor.reciprocal: reciprocal,
+    backend.foreach_lerp_: foreach_lerp_,
+    torch.maximum: maximum,
+    torch.linalg.vector_norm: vector_norm,
+}
+
+
+def _calls(module: str, until: Version) -> bool:
+    """Return whether a module with this prefix is calling and the target is older than ``until``."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__") in _HAND_ON:
+        frame = frame.f_back
+    caller = str(frame.f_globals.get("__name__")) if frame is not None else ""
+    return caller.startswith(module) and current().ask(is_before, until)
+
+
+# -- simulate the ``mps`` device as Python sees it: moves, and which API call works on it --
 
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
 _TO = torch.Tensor.to
 _PIN = torch.Tensor.pin_memory
 _REPLACED: dict[Any, Callable[..., Any]] = {
     **methods.REPLACED,
-    subscripts.GET: subscripts.get,
-    subscripts.SET: subscripts.put,
-    **optimizers.REPLACED,
+    GET: get,
+    SET: put,
+    **REPLACED,
     torch.sparse_coo_tensor: methods.sparse_coo_tensor,
     torch.Tensor.register_hook: register_hook,
 }

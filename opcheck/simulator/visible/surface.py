@@ -20,7 +20,7 @@ from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch import random_numbers
 from opcheck.simulator.errors import NotSimulatedError
-from opcheck.simulator.visible import optimizers
+from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
 from opcheck.simulator.visible.storage import to_mps
 from opcheck.tracing.torch_private import backend as places
@@ -308,7 +308,7 @@ _ALWAYS: tuple[tuple[Any, str, Any], ...] = (
     (torch.backends.mps, "get_name", answering(CHIP)),
     (torch.backends.mps, "get_core_count", answering(GPU_CORES)),
     (torch.mps, "recommended_max_memory", answering(WORKING_SET)),
-    (*places.FUSED_DEVICES, optimizers.fused_devices),
+    (*places.FUSED_DEVICES, device_mode.fused_devices),
     (torch.mps, "is_available", _yes),
     (torch.accelerator, "is_available", _yes),
     (torch.accelerator, "current_accelerator", answering(torch.device("mps"))),
