@@ -19,9 +19,9 @@ from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data.files import Release, read_releases
 from opcheck.data.history import History, by_version, dump, expand, with_column
+from opcheck.data.lint import DIRECTORY, TEXTS, Extracted, fragments
 from opcheck.data.registrations import data_directory
 from opcheck.data.statements import load_statements
-from opcheck.data.triage import DIRECTORY, TEXTS, Extracted, fragments
 from scripts.wheels.checks import Text, texts
 from scripts.wheels.extracted import (
     EMPTY,

@@ -24,10 +24,10 @@ from tabulate import tabulate
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
-from opcheck.data import triage
+from opcheck.data import lint
+from opcheck.data.lint import TEXTS, fragments
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.strict_yaml import read_entries
-from opcheck.data.triage import TEXTS, fragments
 from opcheck.lookup.plain_call import OperatorLookup
 from scripts.cross_dtypes import crossed
 from scripts.opinfo import disagreements, reference, store
@@ -171,7 +171,7 @@ def _why_not(pair: Pair) -> str:
 
 
 def _of_reports() -> dict[str, int]:
-    entries, _ = read_entries(data_directory() / triage.REPORTS, "reports", triage.PublicReport)
+    entries, _ = read_entries(data_directory() / lint.REPORTS, "reports", lint.PublicReport)
     return {
         "addresses": len(entries),
         "statements": sum(bool(report.statements) for _, report in entries),
@@ -187,7 +187,7 @@ def _of_texts() -> dict[str, int]:
         if statement.error is not None
         for piece in fragments(statement.error.text)
     }
-    return {"texts": len(texts), "statements": sum(triage.is_quoted(t, quoted) for t in texts)}
+    return {"texts": len(texts), "statements": sum(lint.is_quoted(t, quoted) for t in texts)}
 
 
 def page(figures: dict[str, Any]) -> str:

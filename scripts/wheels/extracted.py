@@ -2,7 +2,7 @@
 
 ``op_lists/extracted/texts.json`` has each text that an MPS source prints and the releases that hold
 it; ``metal.json`` has the dtypes of the Metal kernels.  ``scripts/extract_limits.py`` makes both for
-the authors and reviewers of limitations; no verdict depends on them.  ``opcheck/data/triage.py`` reads the texts.
+the authors and reviewers of limitations; no verdict depends on them.  ``opcheck/data/lint.py`` reads the texts.
 """
 
 import json
@@ -14,9 +14,7 @@ from pathlib import Path
 
 from opcheck.common.versions import Version
 from opcheck.data.history import SCHEMA, History, by_version, with_column
-from opcheck.data.statement_model import Statement
-from opcheck.data.tables import ListFile
-from opcheck.data.triage import (
+from opcheck.data.lint import (
     DIRECTORY,
     MADE_BY,
     SHARED,
@@ -26,6 +24,8 @@ from opcheck.data.triage import (
     fragments,
     list_spanned,
 )
+from opcheck.data.statement_model import Statement
+from opcheck.data.tables import ListFile
 from scripts.wheels.checks import Text
 
 METAL = "metal.json"

@@ -7,9 +7,8 @@ import pytest
 import yaml
 
 from opcheck.common.errors import OpListError
-from opcheck.data.lint import lint
+from opcheck.data.lint import find_lost, lint
 from opcheck.data.registrations import data_directory, load
-from opcheck.data.regressions import find_lost
 from opcheck.data.statement_files import read_statements
 from opcheck.data.statement_model import Argument
 from opcheck.data.statements import INDEX, INDEX_SCHEMA, Index, dump_index, fingerprint

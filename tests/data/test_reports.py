@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from opcheck.common.versions import Target, Version
+from opcheck.data.lint import lint_reports
 from opcheck.data.registrations import load
-from opcheck.data.triage import lint_reports
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall, TensorSpec
 

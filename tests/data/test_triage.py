@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.versions import Span, Version
+from opcheck.data.lint import is_quoted, lint_texts
 from opcheck.data.statement_model import ErrorText, Statement
-from opcheck.data.triage import is_quoted, lint_texts
 
 FILE = "aten/src/ATen/native/mps/operations/Made.mm"
 #: In the releases of the fixture: from 2.13 on.

@@ -18,13 +18,13 @@ import numpy as np
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import StatementEvidenceKind
-from opcheck.data import triage
+from opcheck.data import lint
 from opcheck.data.files import read_releases
 from opcheck.data.history import contract, dump, expand
+from opcheck.data.lint import TEXTS, fragments
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_model import ErrorText, Statement, StatementEvidence
 from opcheck.data.statements import load_statements
-from opcheck.data.triage import TEXTS, fragments
 from opcheck.data.wheels.image import Image, Section
 from opcheck.data.wheels.metallib import functions
 from scripts.wheels import checks, extracted, metal
@@ -237,7 +237,7 @@ def test_a_text_has_each_function_that_a_kernel_leads_to() -> None:
 def test_many_operators_of_a_function_are_not_named() -> None:
     users = {"f": {f"aten::x{number}" for number in range(100)}}
     result = with_release(EMPTY, "2.9", [checks.Text("one", "a.mm", "f", 1)], users)
-    assert result.operators == {"f": (("2.9", triage.SHARED),)}
+    assert result.operators == {"f": (("2.9", lint.SHARED),)}
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_the_check_fails_where_a_text_is_gone(
     monkeypatch.setitem(
         main.__globals__,
         "TEXTS",
-        SimpleNamespace(load=lambda _: triage.Extracted(1, result.releases, lacking, {})),
+        SimpleNamespace(load=lambda _: lint.Extracted(1, result.releases, lacking, {})),
     )
     capsys.readouterr()
     assert main() == 1
