@@ -104,7 +104,7 @@ def lint_regressions(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
         yield FileProblem(REGRESSIONS, 0, "regressions", message)
 
 
-# -- what a person concluded of each text that the wheels contain, and of each public report: texts.yaml, reports.yaml --
+# -- what a person concluded of each text in the wheels, and of each public report: texts.yaml, reports.yaml --
 # A text of op_lists/extracted/texts.json is accounted for by a statement that quotes it, or by an
 # entry here that gives the reason why there is none.  What neither accounts for is open.
 

@@ -173,15 +173,6 @@ def fused_devices() -> list[str]:
 
 _installed_fused_devices = backend.FUSED_DEVICES.value()
 
-#: what is called in place of torch's own
-REPLACED_BY_OLDER: dict[Any, Callable[..., Any]] = {
-    Tensor.lerp_: lerp_,
-    Tensor.reciprocal: reciprocal,
-    backend.foreach_lerp_: foreach_lerp_,
-    torch.maximum: maximum,
-    torch.linalg.vector_norm: vector_norm,
-}
-
 
 def _calls(module: str, until: Version) -> bool:
     """Return whether a module with this prefix is calling and the target is older than ``until``."""
@@ -199,9 +190,13 @@ _TO = torch.Tensor.to
 _PIN = torch.Tensor.pin_memory
 _REPLACED: dict[Any, Callable[..., Any]] = {
     **methods.REPLACED,
-    GET: get,
-    SET: put,
-    **REPLACED,
+    GET: get_item,
+    SET: set_item,
+    Tensor.lerp_: lerp_,
+    Tensor.reciprocal: reciprocal,
+    backend.foreach_lerp_: foreach_lerp_,
+    torch.maximum: maximum,
+    torch.linalg.vector_norm: vector_norm,
     torch.sparse_coo_tensor: methods.sparse_coo_tensor,
     torch.Tensor.register_hook: register_hook,
 }
