@@ -161,10 +161,6 @@ class WrittenError(ErrorText, frozen=True, kw_only=True, forbid_unknown_fields=T
     text: _Text
 
 
-class WrittenEvidence(StatementEvidence, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of evidence as a file has it."""
-
-
 #: The type of each key of a statement, in the order of the files.
 _TYPES: dict[str, Any] = {
     "id": Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")],
@@ -187,7 +183,7 @@ _TYPES: dict[str, Any] = {
     "fixed": Annotated[str, Meta(pattern=r"^\d+\.\d+(\.\d+)?$")],
     "fixed_basis": Literal[FIXED_BASES],
     "links": _Texts,
-    "evidence": Annotated[tuple[WrittenEvidence, ...], Meta(min_length=1)],
+    "evidence": Annotated[tuple[StatementEvidence, ...], Meta(min_length=1)],
 }
 _REQUIRED = frozenset({"id", "ops", "effect", "torch", "summary", "evidence"})
 _OF_ADVISORIES = frozenset({"fixed", "fixed_basis"})
@@ -251,12 +247,12 @@ def _check_program(text: str, document: Document, path: Path_) -> str:
 
 
 def _check_evidence(
-    entries: tuple[WrittenEvidence, ...], document: Document, path: Path_
+    entries: tuple[StatementEvidence, ...], document: Document, path: Path_
 ) -> tuple[StatementEvidence, ...]:
     for index, entry in enumerate(entries):
         if not entry.where and not entry.detail:
             document.report((*path, index), "evidence needs a place (where) or a detail")
-    return msgspec.convert(msgspec.to_builtins(entries), tuple[StatementEvidence, ...])
+    return entries
 
 
 _CHECKS: dict[str, Callable[[Any, Document, Path_], Any]] = {

@@ -4,7 +4,6 @@ Each run is a file of its own, so that merging again changes nothing and two mer
 else is computed from the files of the runs.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from opcheck.device.observation_evidence import (
     read_evidence,
     read_rows,
 )
+from opcheck.device.verify import name_statement, next_release
 from opcheck.model.records import Record
 
 SCHEMA = "opcheck-observed/1"
@@ -289,10 +289,13 @@ def propose(summary: ObservedSummary, lists: OpLists) -> str:
         kind, effect = _EFFECTS[each.observed]
         where = "; ".join(summary.hosts)
         entry: dict[str, object] = {
-            "id": _name(each.op, effect),
+            "id": name_statement(each.op, effect.replace("_", "-")),
             "ops": [each.op],
             "effect": effect,
-            "torch": {"since": each.torch[0], "until": _next(each.torch[-1], lists)},
+            "torch": {
+                "since": each.torch[0],
+                "until": next_release(Version.parse(each.torch[-1]), lists),
+            },
             "when": "observed with some inputs; the deciding property is unknown",
             "summary": f"{each.op} was predicted {each.predicted}, and was {each.observed} on hosted Macs.",
             "evidence": [{"kind": "measured", "torch": each.torch[-1], "where": where}],
@@ -305,16 +308,6 @@ def propose(summary: ObservedSummary, lists: OpLists) -> str:
     head = "# Proposed from observations on hosted Macs; a person judges each entry.\n"
     body = {"schema": 1, **{kind: listed for kind, listed in entries.items() if listed}}
     return head + "".join(comments) + yaml.safe_dump(body, sort_keys=False, width=110)
-
-
-def _name(op: str, effect: str) -> str:
-    words = re.findall(r"[a-z0-9]+", op.partition("::")[2].lower())
-    return "-".join(("seen", *words, *effect.split("_")))
-
-
-def _next(line: str, lists: OpLists) -> str | None:
-    versions = [version for version in lists.versions if version > Version.parse(line)]
-    return str(versions[0]) if versions else None
 
 
 def _json(record: msgspec.Struct) -> str:

@@ -284,6 +284,7 @@ def _notes(prediction: Report, observation: Report) -> Iterator[str]:
 
 #: by the observed status, the effect of a statement
 _EFFECTS = {"unsupported": "raises", "fallback": "falls_back"}
+_ENDINGS = {"unsupported": "raises", "fallback": "cpu"}
 #: by the predicted status, those that are worse: only they can be limitations
 _WORSE = {"native": ("fallback", "unsupported"), "fallback": ("unsupported",)}
 _DONE = {"unsupported": "raised", "fallback": "ran on the CPU", "native": "ran on mps"}
@@ -337,7 +338,7 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
         if worse and pair.op != NOT_NAMED and "::" in pair.op:
             alike.setdefault((pair.op, pair.observed, pair.prints), []).append(pair)
     for (op, status, prints), pairs in alike.items():
-        name = _free(_slug(op, status), taken)
+        name = _free(name_statement(op, _ENDINGS[status]), taken)
         taken.add(name)
         dtypes = sorted({dtype for pair in pairs for dtype in pair.dtypes})
         release = Version.parse(verification.torch)
@@ -345,7 +346,7 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
             "id": name,
             "ops": [op],
             "effect": _EFFECTS[status],
-            "torch": {"since": str(release), "until": _next(release, lists)},
+            "torch": {"since": str(release), "until": next_release(release, lists)},
             **({"dtypes": dtypes} if dtypes else {}),
             "when": (
                 "observed with some inputs; which of their dtypes, shapes or values decide is not "
@@ -365,10 +366,9 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
         }
 
 
-def _next(release: Version, lists: OpLists) -> str | None:
-    """The next release, where the claim ends; None for the newest release."""
-    lines = (Version.parse(release.line) for release in lists.releases)
-    return next((str(line) for line in sorted(lines) if line > release), None)
+def next_release(release: Version, lists: OpLists) -> str | None:
+    """Return the next release line, where a claim ends; None for the newest release."""
+    return next((str(line) for line in lists.versions if line > release), None)
 
 
 def _error(status: Status, prints: str) -> dict[str, Any]:
@@ -390,9 +390,10 @@ def _machine(verification: Verification) -> str:
     return f"{machine}, macOS {verification.macos}{build}, torch {verification.torch}"
 
 
-def _slug(op: str, status: Status) -> str:
+def name_statement(op: str, ending: str) -> str:
+    """Return the id of a drafted statement on an overload: ``seen-``, the words of its name, and an ending."""
     words = re.findall(r"[a-z0-9]+", op.partition("::")[2].lower())
-    return "-".join(("seen", *words, {"unsupported": "raises", "fallback": "cpu"}[status]))
+    return "-".join(("seen", *words, ending))
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -49,17 +49,6 @@ def _line(raw: str) -> str:
 
 # -- tracebacks and warnings -----------------------------------------------------------------------
 
-_FRAME = re.compile(
-    r'^\s{0,80}(?:\|\s{0,20})?File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,7})'
-    r"(?:, in (?P<function>.{1,200}))?$"
-)
-_JUPYTER = re.compile(
-    r"^File {1,2}\[?(?P<file>[^\s:\](]{1,300}\.py):(?P<line>\d{1,7})(?:\]\(.{0,600}\))?"
-    r"(?:, in (?P<function>[\w.<>]{1,200}))?"
-)
-_CELL = re.compile(
-    r"^(?P<file>(?:Cell )?In ?\[\d{1,6}\])(?:, in .{0,80})?,? (?:\[?line (?P<line>\d{1,7})|in <)"
-)
 _ARROW = re.compile(r"^-{2,8}> (?:\[?(?P<line>\d{1,7})\]?)(?:\(.{0,300}?\))? (?P<text>\S.{0,300})$")
 #: ``file.py:103: UserWarning: ...``, as Python's warnings begin.
 _WARNING = re.compile(
@@ -118,7 +107,7 @@ class Traceback:
         if line.lstrip().startswith("Traceback (most recent call last)"):
             self._frames = []
             return True
-        match = _FRAME.match(line) or _JUPYTER.match(line) or _CELL.match(line)
+        match = next(filter(None, (frame.match(line) for frame in table().frames)), None)
         if match is not None:
             if len(self._frames) < DEEPEST:
                 function = (match.groupdict().get("function") or "").strip()

@@ -108,6 +108,8 @@ class PatternTable(NamedTuple):
     cut_short: tuple[Pattern, ...]
     #: what services and programs put before a line
     prefixes: tuple[re.Pattern[str], ...]
+    #: the frames of a traceback
+    frames: tuple[re.Pattern[str], ...]
     #: torch's version and macOS's, as programs write them
     torch: tuple[re.Pattern[str], ...]
     macos: tuple[re.Pattern[str], ...]
