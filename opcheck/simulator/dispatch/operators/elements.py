@@ -36,9 +36,6 @@ from opcheck.simulator.target_reads import TargetQueries, is_before
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-_V2_0, _V2_14 = Version(2, 0), Version(2, 14)
-
-
 # -- indices and masks --------------------------------------------------------------------------------------
 
 
@@ -192,9 +189,6 @@ def _one_hot(context: DispatchContext, x: Tensor, num_classes: int = -1) -> Tens
 
 
 # -- allocation, copies, aliases and views: operators that compute nothing --
-
-
-_SINCE_2_0, _V2_12 = Version(2, 0), Version(2, 12)
 
 
 @fact("text", "aten::cat", "aten::stack", "aten::_stack")

@@ -216,17 +216,6 @@ def _backward_body(arguments: Given, _ask: TargetQueries) -> Calls:
     return (f"aten::{kernel}", *bias)
 
 
-_PASSES = {
-    name: {"self": "input"}
-    for name in (
-        "aten::_mps_convolution",
-        "aten::_mps_convolution_transpose",
-        "aten::mps_convolution_backward",
-        "aten::mps_convolution_transpose_backward",
-    )
-}
-
-
 @fact("text", "aten::convolution")
 def _type_text(tensors: Any) -> str:
     # Convolution.cpp, check_input_same_type_as_parameters

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import (
     Calls,
@@ -28,8 +27,6 @@ from opcheck.tracing.torch_private import dispatch
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-
-_V2_3, _V2_4 = Version(2, 3), Version(2, 4)
 
 
 # -- products -----------------------------------------------------------------------------------------------
