@@ -8,7 +8,7 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import torchgen_child
-from opcheck.worker.process import run
+from opcheck.worker import process
 
 #: seconds that the wheel's torchgen may take
 _SECONDS = 600.0
@@ -37,7 +37,7 @@ def read_schemas(tree: Path) -> dict[str, Schema]:
         OpListError: the child failed, or its answer is not of the expected form.
     """
     command = [sys.executable, "-I", torchgen_child.__file__, str(tree)]
-    done = run(command, _SECONDS, environment={})
+    done = process.run(command, _SECONDS, environment={})
     if done.late or done.code:
         # torchgen adds "in FILE:LINE:" and the schema below the exception's own line.
         lines = done.err.strip().splitlines()[-3:]
