@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.machine_code import Address, run
+from opcheck.data.wheels.image import Address, Image, run
 from opcheck.data.wheels.stubs import mps_kernels
 from opcheck.kernels.kernel_names import WORDS, parse
 from scripts.wheels.bodies import OPERATOR, branches, native, unboxed, walk

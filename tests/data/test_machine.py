@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numpy")
 
-from opcheck.data.wheels.machine_code import Address, LinkedCall, Store, decode, run
+from opcheck.data.wheels.image import Address, LinkedCall, Store, decode, run
 
 BASE = 0x10000
 

@@ -4,8 +4,7 @@ import re
 from typing import NamedTuple
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.machine_code import Address, LinkedCall, Store, run
+from opcheck.data.wheels.image import Address, Image, LinkedCall, Store, run
 
 #: torch/library.h: TORCH_LIBRARY_IMPL(ns, key, m) makes a function of this name; "_" is all
 #: namespaces, and the number counts the blocks of a file.

@@ -26,8 +26,7 @@ from opcheck.data.extensions import (
 from opcheck.data.files import read_history
 from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
 from opcheck.data.wheels.archive import obtain, open_archive, read_metadata
-from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.machine_code import Address, LinkedCall, run
+from opcheck.data.wheels.image import Address, Image, LinkedCall, run
 from opcheck.data.wheels.release import write_changed
 
 _HINT = "give a macOS arm64 wheel of torchvision or torchaudio, or torchvision==0.28.0"

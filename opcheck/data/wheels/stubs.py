@@ -3,8 +3,7 @@
 import re
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.machine_code import Address, Store, run
+from opcheck.data.wheels.image import Address, Image, Store, run
 
 #: aten/src/ATen/native/DispatchStub.h, DispatchStubImpl: cpu, cuda, hip, mps pointers, eight
 #: bytes each; the same in every release from 1.13 to 2.15.
