@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from opcheck.data.wheels.dispatcher import Registration, registrations
+from opcheck.data.wheels.column import Registration, registrations
 from opcheck.data.wheels.image import Image
 
 #: in the order in which the dispatcher tries them (c10/core/DispatchKeySet.cpp, OperatorEntry.cpp).

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opcheck.data.wheels.column import mps_kernels
 from opcheck.data.wheels.image import Address, Image, run
-from opcheck.data.wheels.stubs import mps_kernels
 from opcheck.kernels.kernel_names import WORDS, parse
 from scripts.wheels.bodies import OPERATOR, branches, native, unboxed, walk
 from scripts.wheels.checks import plain

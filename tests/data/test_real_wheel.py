@@ -15,8 +15,7 @@ from opcheck.common.errors import OpListError
 from opcheck.data.registrations import FILES, data_directory
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.archive import default_cache
-from opcheck.data.wheels.column import Dispatch, dispatch
-from opcheck.data.wheels.dispatcher import registrations
+from opcheck.data.wheels.column import Dispatch, dispatch, registrations
 from opcheck.data.wheels.image import Image
 from opcheck.data.wheels.release import build
 

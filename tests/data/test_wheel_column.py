@@ -14,9 +14,8 @@ from opcheck.common.errors import OpListError
 from opcheck.data.files import Counts, Release, read_releases
 from opcheck.data.registrations import FILES, load
 from opcheck.data.wheels import column
-from opcheck.data.wheels.dispatcher import Registration
+from opcheck.data.wheels.column import Registration, Schema
 from opcheck.data.wheels.release import ReleaseFacts, merge_release
-from opcheck.data.wheels.schemas import Schema
 
 
 def registered(key: str, *names: str, symbols: str = "") -> list[Registration]:

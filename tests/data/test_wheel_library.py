@@ -11,9 +11,8 @@ pytest.importorskip("numpy")
 pytest.importorskip("lief")
 
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.dispatcher import find_declared, registrations
+from opcheck.data.wheels.column import find_declared, registrations, stub_table
 from opcheck.data.wheels.image import Image, Section
-from opcheck.data.wheels.stubs import stub_table
 
 # A made library: one page of code at 0, strings at 0x1000, data at 0x2000.
 IMPL, FALLBACK, DESTROY = 0x100, 0x110, 0x120

@@ -17,9 +17,8 @@ pytest.importorskip("lief")
 
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.wheels import archive
-from opcheck.data.wheels.python_side import python_kernels
+from opcheck.data.wheels.column import Schema, python_kernels, read_schemas
 from opcheck.data.wheels.release import build
-from opcheck.data.wheels.schemas import Schema, read_schemas
 
 WHEEL = "torch-2.13.0-cp311-cp311-macosx_14_0_arm64.whl"
 VERSION = "__version__ = '2.13.0'\ngit_version = 'abc'\n"

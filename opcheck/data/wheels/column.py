@@ -1,19 +1,417 @@
-"""Compute a value for each overload from a wheel: the dispatcher's action on an MPS tensor."""
+"""What a wheel registers for MPS: its schemas, dispatcher, stubs and Python, and the value of each overload."""
 
+import ast
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from opcheck.common import documents
 from opcheck.common.errors import OpListError
-from opcheck.data.wheels.dispatcher import Registration
-from opcheck.data.wheels.schemas import Schema
-from opcheck.data.wheels.stubs import UNCONDITIONAL
+from opcheck.data.wheels import torchgen_child
+from opcheck.data.wheels.image import Address, Image, LinkedCall, Store, run
+from opcheck.worker import process
+
+#: seconds that the wheel's torchgen may take
+_SECONDS = 600.0
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """The schema facts of an overload."""
+
+    #: torchgen generated it: an out= or functional form that is not written by hand.
+    generated: bool
+    #: the MPS keys that have a kernel for it, structured delegation included.
+    keys: tuple[str, ...]
+    #: the .out overload that does the work of this structured form.
+    out: str | None = None
+    #: the overload that this generated wrapper calls.
+    base: str | None = None
+
+
+def read_schemas(tree: Path) -> dict[str, Schema]:
+    """Parse the yaml below ``tree`` (an unpacked ``torchgen``) in a child process.
+
+    The torchgen is code from a wheel that the user named, so it runs isolated: without environment
+    variables, without a user site, and without a torch to import.
+
+    Raises:
+        OpListError: the child failed, or its answer is not of the expected form.
+    """
+    command = [sys.executable, "-I", torchgen_child.__file__, str(tree)]
+    done = process.run(command, _SECONDS, environment={})
+    if done.late or done.code:
+        # torchgen adds "in FILE:LINE:" and the schema below the exception's own line.
+        lines = done.err.strip().splitlines()[-3:]
+        raise OpListError(
+            "the wheel's torchgen does not parse its native_functions.yaml",
+            context=" ".join(line.strip() for line in lines) or "no output",
+            hint="install PyYAML and typing_extensions: pip install 'opcheck[wheels]'",
+        )
+    try:
+        schemas = documents.from_json(done.out, dict[str, Schema])
+    except documents.DocumentError as error:
+        raise OpListError(
+            "torchgen printed something else than the overloads",
+            context=str(error),
+            hint="the wheel's torchgen has changed; torchgen_child.py must learn it",
+        ) from error
+    orphans = sorted(n for n, s in schemas.items() if s.generated and s.base not in schemas)
+    if orphans:
+        raise OpListError(
+            f"{len(orphans)} generated overloads without the operator that they wrap",
+            context=", ".join(orphans[:5]),
+            hint="torchgen/native_function_generation.py has changed; torchgen_child.py must learn it",
+        )
+    return schemas
+
+
+# -- the library's registrations with the dispatcher: every ``m.impl`` and every ``m.fallback`` --
+
+#: torch/library.h: TORCH_LIBRARY_IMPL(ns, key, m) makes a function of this name; "_" is all
+#: namespaces, and the number counts the blocks of a file.
+_INIT = re.compile(r"TORCH_LIBRARY_IMPL_init_(?P<namespace>\w+?)_(?P<key>[A-Z]\w*)_\d+E")
+#: aten/src/ATen/mps/MPSFallback.mm opens its blocks in plain ``namespace at``; the generated
+#: RegisterMPS.cpp in an anonymous namespace below it.
+_MPS_FALLBACK_FILE = "__ZN2atL"
+_IMPL = "__ZNR5torch7Library5_implE"
+_FALLBACK = "__ZNR5torch7Library9_fallbackE"
+
+
+class Registration(NamedTuple):
+    """A kernel that the library registers; ``symbols`` names the functions that it consists of."""
+
+    namespace: str
+    key: str
+    #: None for the fallback of a whole key.
+    name: str | None
+    symbols: frozenset[str]
+    #: the registration comes from MPSFallback.mm, by the mangled name of its block.
+    from_mps_fallback_file: bool
+    #: where these functions are: in torch <= 2.0 the wrappers of several dispatch keys share their names.
+    addresses: frozenset[int] = frozenset()
+
+
+def registrations(image: Image) -> tuple[Registration, ...]:
+    """Return every registration of the library, in the order of the blocks' addresses.
+
+    Raises:
+        OpListError: the library has no registrations, or one whose name is not a constant.
+    """
+    targets = _registering_functions(image)
+    entries: list[Registration] = []
+    for address, symbol in image.matching("TORCH_LIBRARY_IMPL_init_"):
+        match = _INIT.search(symbol)
+        if match is None or ".cold" in symbol:
+            continue
+        entries.extend(_read_block(image, address, symbol, match, targets))
+    return tuple(entries)
+
+
+def _registering_functions(image: Image) -> dict[int, str]:
+    targets = {
+        address: prefix
+        for prefix in (_IMPL, _FALLBACK)
+        for address, name in image.matching(prefix)
+        if ".cold" not in name
+    }
+    if set(targets.values()) != {_IMPL, _FALLBACK}:
+        raise OpListError(
+            "the library does not define torch::Library::_impl and _fallback",
+            context="libtorch_cpu.dylib",
+            hint="torch/library.h has changed, or the symbols are stripped; the reader must learn it",
+        )
+    return targets
+
+
+def _read_block(
+    image: Image, address: int, symbol: str, match: re.Match[str], targets: dict[int, str]
+) -> list[Registration]:
+    entries: list[Registration] = []
+    touched: set[int] = set()
+    for event in run(image.code(address), address):
+        match event:
+            case Address(value):
+                touched.add(value)
+            case Store(value):
+                # mps_fallback's address stays in a callee-saved register from one impl to the
+                # next: the store, not the materialisation, shows that it is used again.
+                touched.add(value)
+            case LinkedCall(target, registers) if target in targets:
+                name = _name(image, registers, symbol) if targets[target] == _IMPL else None
+                code = frozenset(at for at in touched if image.in_text(at))
+                names = frozenset(name for at in code for name in image.names_at(at))
+                is_fallback = symbol.startswith(_MPS_FALLBACK_FILE)
+                entries.append(
+                    Registration(match["namespace"], match["key"], name, names, is_fallback, code)
+                )
+                touched = set()
+            case LinkedCall(target):
+                # torch <= 2.0 builds the kernel in CppFunction::makeFromBoxedFunction<&fn>().
+                touched.add(target)
+    return entries
+
+
+def _name(image: Image, registers: dict[int, int], symbol: str) -> str:
+    # Itanium C++ ABI, AAPCS64: x0 is the Library, x1 the name.
+    name = image.string(registers[1]) if 1 in registers else None
+    if not name:
+        raise OpListError(
+            "a registration whose operator name is not a constant",
+            context=symbol,
+            hint="the compiler has changed how it builds the call; the reader must learn it",
+        )
+    return name
+
+
+# -- the overloads that the library declares (``m.def``) in the ``aten`` namespace -----------------------------
+
+#: torch/library.h: TORCH_LIBRARY(aten, m) (the generated RegisterSchema.cpp) and
+#: TORCH_LIBRARY_FRAGMENT(aten, m) (aten/src/ATen/native/RNN.cpp: quantized_lstm and others).
+_BLOCKS = ("TORCH_LIBRARY_init_aten", "TORCH_LIBRARY_FRAGMENT_init_aten_")
+_SCHEMA = re.compile(r"(?:aten::)?(\w+(?:\.\w+)?)\(.*->")
+
+
+def find_declared(image: Image) -> frozenset[str]:
+    """Return every ``aten`` overload whose schema string a declaring block refers to."""
+    texts = (
+        image.string(event.value)
+        for block in _BLOCKS
+        for address, _ in image.matching(block)
+        for event in run(image.code(address), address)
+        if isinstance(event, Address)
+    )
+    return frozenset(
+        f"aten::{match[1]}" for text in texts if text and (match := _SCHEMA.match(text))
+    )
+
+
+# -- dispatchStubs: the inner function pointers of composites and kernels that exist for MPS --
+
+#: aten/src/ATen/native/DispatchStub.h, DispatchStubImpl: cpu, cuda, hip, mps pointers, eight
+#: bytes each; the same in every release from 1.13 to 2.15.
+_MPS_POINTER = 0x18
+#: Every stub has a CPU default: ``DispatchStub<fn, the stub's own type>::DEFAULT``.
+_DEFAULT = re.compile(
+    r"DispatchStubI.*NS0_\d+(?P<name>[A-Za-z_]\w*?)(?:_DECLARE_DISPATCH_type)?EE7DEFAULTE$"
+)
+_OBJECT = re.compile(r"__ZN2at6native\d+(?P<name>[A-Za-z_]\w*)E")
+
+#: Overloads that call a stub whatever their arguments, read from the C++ of each release
+#: (aten/src/ATen/native/TensorFactories.cpp, ReduceOps.cpp, TensorAdvancedIndexing.cpp).  Other
+#: paths from an operator to a stub without an MPS pointer are guarded by a device check.
+UNCONDITIONAL = {
+    "aten::kaiser_window": "kaiser_window_stub",
+    "aten::kaiser_window.beta": "kaiser_window_stub",
+    "aten::kaiser_window.periodic": "kaiser_window_stub",
+    "aten::mode.values": "mode_stub",
+    "aten::put_": "put_stub",
+}
+
+
+def stub_table(image: Image) -> dict[str, bool]:
+    """Return each DispatchStub of the library, and whether an MPS kernel is stored into it.
+
+    ``REGISTER_DISPATCH`` in a .mm file (DispatchStub.h: RegisterMPSDispatch) becomes a store into
+    the stub by the file's static initialiser.
+
+    Raises:
+        OpListError: an MPS pointer is stored into something that is not a known stub.
+    """
+    stubs = {
+        match["name"]
+        for names in image.symbols.values()
+        for name in names
+        if (match := _DEFAULT.search(name))
+    }
+    with_mps = _with_mps(image)
+    if not with_mps or not with_mps <= stubs:
+        raise OpListError(
+            "the DispatchStub table cannot be read",
+            context=", ".join(sorted(with_mps - stubs)) or "no stub has an MPS pointer",
+            hint="aten/src/ATen/native/DispatchStub.h has changed; the reader must learn it",
+        )
+    return {name: name in with_mps for name in sorted(stubs)}
+
+
+def _with_mps(image: Image) -> set[str]:
+    return {
+        match["name"]
+        for at in mps_kernels(image)
+        for name in image.names_at(at)
+        if (match := _OBJECT.fullmatch(name))
+    }
+
+
+def mps_kernels(image: Image) -> dict[int, int]:
+    """Return the function that a static initialiser stores into the MPS pointer of each stub, by the stub's address."""
+    kernels: dict[int, int] = {}
+    for address, _ in image.matching("__GLOBAL__sub_I_"):
+        for event in run(image.code(address), address):
+            if isinstance(event, Store) and event.address and image.in_text(event.value):
+                owner = image.owner(event.address)
+                if owner and owner[1] == _MPS_POINTER and _OBJECT.fullmatch(owner[0]):
+                    kernels[event.address - _MPS_POINTER] = event.value
+    return kernels
+
+
+def check_unconditional(image: Image) -> None:
+    """Check that the functions of the table above still refer to their stubs.
+
+    Raises:
+        OpListError: a function no longer does, so the statement may have become false.
+    """
+    for overload, stub in UNCONDITIONAL.items():
+        name = overload.removeprefix("aten::").partition(".")[0]
+        places = {at for at, symbols in image.symbols.items() if _mangle(stub) in symbols}
+        # ``mode.values`` is implemented by at::native::mode_out (native_functions.yaml).
+        functions = (
+            at
+            for suffix in ("", "_out")
+            for at, _ in image.matching(_mangle(name + suffix).removesuffix("E") + "E")
+        )
+        if not any(_refers(image, at, places) for at in functions):
+            raise OpListError(
+                f"at::native::{name} no longer refers to {stub}",
+                context=f"{overload} in opcheck/data/wheels/column.py",
+                hint="read the C++ of this release and correct the table",
+            )
+
+
+def _refers(image: Image, address: int, places: set[int]) -> bool:
+    return any(
+        isinstance(event, Address) and event.value in places
+        for event in run(image.code(address), address)
+    )
+
+
+def _mangle(name: str) -> str:
+    return f"__ZN2at6native{len(name)}{name}E"
+
+
+# -- the kernels that the wheel's Python registers when torch is imported on a Mac --
+# Neither native_functions.yaml nor the library has them: ``torch/backends/mps/__init__.py``
+# (2.0 to 2.12) and ``torch/_refs/linalg/__init__.py`` (2.10 to 2.13).
+
+_MPS_KEYS = frozenset(
+    {
+        "MPS",
+        "SparseMPS",
+        "SparseCsrMPS",
+        "NestedTensorMPS",
+        "QuantizedMPS",
+        "AutogradMPS",
+        "AutocastMPS",
+    }
+)
+
+#: Every registration known from 1.13 to 2.15, each checked to happen on import of torch on a Mac;
+#: a person must read a new registration, since Python can hide it behind any condition.
+_KNOWN = frozenset(
+    {
+        "aten::var_mean.correction",
+        "aten::native_group_norm",
+        "aten::native_group_norm_backward",
+        "aten::linalg_lu_solve.out",
+        # torch/_inductor/test_operators.py: a test operator, not of ATen.
+        "_inductor_test::realize",
+    }
+)
+
+
+class _PythonLibrary(NamedTuple):
+    namespace: str
+    key: str
+
+
+def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
+    """Return the overloads that the given Python files (path -> text) register for MPS.
+
+    Raises:
+        OpListError: a registration is new or cannot be read.
+    """
+    texts: set[str] = set()
+    for path, text in sorted(sources.items()):
+        if not any(f'"{key}"' in text or f"'{key}'" in text for key in _MPS_KEYS):
+            continue
+        tree = ast.parse(text, filename=path)
+        if not any(isinstance(n, ast.Constant) and n.value in _MPS_KEYS for n in ast.walk(tree)):
+            continue
+        here = set(_find_registered(tree))
+        if not here or not here <= _KNOWN:
+            raise OpListError(
+                "a Python registration for MPS that opcheck does not know",
+                context=f"{path}: {', '.join(sorted(here - _KNOWN)) or 'a dispatch key, no impl()'}",
+                hint="read whether it runs on import, then add it to wheels/column.py",
+            )
+        texts |= here
+    return frozenset(name for name in texts if name.startswith("aten::"))
+
+
+def _find_registered(tree: ast.AST) -> Iterator[str]:
+    libraries = dict(_libraries(tree))
+    loops = dict(_literal_loops(tree))
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        owner = node.func.value
+        if node.func.attr != "impl" or not isinstance(owner, ast.Name):
+            continue
+        library = libraries.get(owner.id)
+        if library and node.args and _MPS_KEYS & set(_keys(node, library, loops)):
+            name = _text(node.args[0])
+            yield name if "::" in name else f"{library.namespace}::{name}"
+
+
+def _libraries(tree: ast.AST) -> Iterator[tuple[str, _PythonLibrary]]:
+    """Return the assignments ``lib = [torch.library.]Library("aten", "IMPL"[, key])``, by variable."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+            continue
+        function = node.value.func
+        called = function.attr if isinstance(function, ast.Attribute) else _text(function)
+        if called in {"Library", "_Library"} and node.value.args:
+            texts = [_text(argument) for argument in node.value.args]
+            key = texts[2] if len(texts) > 2 else ""
+            for target in node.targets:
+                yield _text(target), _PythonLibrary(texts[0], key)
+
+
+def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
+    """Return the values of loops such as ``for key in ("CPU", "MPS")``, by the loop's variable."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple | ast.List):
+            yield _text(node.target), [_text(item) for item in node.iter.elts]
+
+
+def _keys(call: ast.Call, library: _PythonLibrary, loops: dict[str, list[str]]) -> Iterable[str]:
+    # torch/library.py: Library.impl(self, op_name, fn, dispatch_key="")
+    keys = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "dispatch_key")]
+    if not keys:
+        return [library.key]
+    key = keys[0]
+    return loops.get(key.id, []) if isinstance(key, ast.Name) else [_text(key)]
+
+
+def _text(node: ast.expr) -> str:
+    match node:
+        case ast.Constant(value=str(value)):
+            return value
+        case ast.Name(id=value):
+            return value
+        case _:
+            return ""
+
+
+# -- compute a value for each overload from a wheel: the dispatcher's action on an MPS tensor --
 
 #: The functions of aten/src/ATen/mps/MPSFallback.mm, as mangled names spell them: the length and
 #: the name, then E, which closes the qualified name and comes before the parameters.
-_FALLBACK, _ERROR_FALLBACK = "12mps_fallbackE", "18mps_error_fallbackE"
+_MPS_FALLBACK, _ERROR_FALLBACK = "12mps_fallbackE", "18mps_error_fallbackE"
 _ERROR_STUB = "23slow_conv2d_forward_mpsE"
 #: Kernels of 1.13 and 2.0 that BitwiseOps.mm registers by hand; in the yaml from 2.1 on.
 _BY_HAND = frozenset(
@@ -55,14 +453,14 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
         OpListError: the backend-wide fallbacks are not the two that MPSFallback.mm knows.
     """
     kernels: dict[str, set[str]] = {}
-    special: dict[str, set[str]] = {_FALLBACK: set(), _ERROR_STUB: set()}
+    special: dict[str, set[str]] = {_MPS_FALLBACK: set(), _ERROR_STUB: set()}
     autocast: dict[str, str] = {}
     backend: list[str] = []
     for registration in registrations:
         symbols = " ".join(sorted(registration.symbols))
         if registration.name is None:
             if registration.key == "MPS":
-                backend += [name for name in (_FALLBACK, _ERROR_FALLBACK) if name in symbols]
+                backend += [name for name in (_MPS_FALLBACK, _ERROR_FALLBACK) if name in symbols]
             continue
         if registration.namespace != "aten":
             continue
@@ -74,7 +472,7 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
                     members.add(name)
         if registration.key == "AutocastMPS":
             autocast[name] = _policy(name, symbols)
-    if sorted(backend) != sorted([_FALLBACK, _ERROR_FALLBACK]):
+    if sorted(backend) != sorted([_MPS_FALLBACK, _ERROR_FALLBACK]):
         raise OpListError(
             "the backend-wide MPS fallbacks are not the two that are known",
             context=f"found: {', '.join(backend) or 'none'}",
@@ -82,7 +480,7 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
         )
     return Dispatch(
         kernels={key: frozenset(names) for key, names in kernels.items()},
-        always_fallback=frozenset(special[_FALLBACK]),
+        always_fallback=frozenset(special[_MPS_FALLBACK]),
         error_stub=frozenset(special[_ERROR_STUB]),
         autocast=autocast,
     )

@@ -14,12 +14,16 @@ from opcheck.common.versions import Version
 from opcheck.data.files import Counts, Release, dump_releases, read_history, read_releases
 from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
 from opcheck.data.registrations import FILES, VALUES, forget
-from opcheck.data.wheels import archive, column, stubs
+from opcheck.data.wheels import archive, column
 from opcheck.data.wheels.archive import obtain, report_damage
-from opcheck.data.wheels.dispatcher import find_declared, registrations
+from opcheck.data.wheels.column import (
+    Schema,
+    find_declared,
+    python_kernels,
+    read_schemas,
+    registrations,
+)
 from opcheck.data.wheels.image import Image
-from opcheck.data.wheels.python_side import python_kernels
-from opcheck.data.wheels.schemas import Schema, read_schemas
 
 #: aten/src/ATen/mps/MPSDevice.mm or MPSHooks.mm: the text that the backend refuses to start with.
 #: The wheel's platform tag is not the minimum: macosx_11_0 wheels of 2.9 need macOS 14.
@@ -56,8 +60,8 @@ def _read(path: Path) -> ReleaseFacts:
     dispatch = column.dispatch(registrations(image))
     schemas = _with_declared(written, find_declared(image))
     column.check(dispatch, schemas)
-    stubs.check_unconditional(image)
-    table = stubs.stub_table(image)
+    column.check_unconditional(image)
+    table = column.stub_table(image)
     minimum, text = _minimum_macos(image)
     values = column.column(dispatch, schemas, python, table)
     columns = {
@@ -97,7 +101,7 @@ def _with_declared(written: dict[str, Schema], names: frozenset[str]) -> dict[st
         raise OpListError(
             "the yaml has overloads that the library does not declare",
             context=", ".join(sorted(written.keys() - names)[:8]),
-            hint="RegisterSchema.cpp is compiled in another way; dispatcher.py must learn it",
+            hint="RegisterSchema.cpp is compiled in another way; column.py must learn it",
         )
     return {name: written.get(name, Schema(generated=False, keys=())) for name in names}
 
