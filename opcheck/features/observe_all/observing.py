@@ -22,7 +22,7 @@ from opcheck.data.device_evidence import EvidenceFile, Result
 from opcheck.data.device_evidence import load as load_probe
 from opcheck.data.registrations import OpLists
 from opcheck.device.here import ThisMac
-from opcheck.device.observation_evidence import (
+from opcheck.device.observation_store import (
     FILE,
     Host,
     HostEvidence,

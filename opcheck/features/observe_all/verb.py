@@ -10,7 +10,7 @@ from opcheck.cli.options import COULD_NOT_TELL, OutputOptions, ProgressOptions, 
 from opcheck.common.errors import UsageError
 from opcheck.common.text import plural
 from opcheck.data.registrations import load
-from opcheck.device.observation_evidence import STEP_KINDS
+from opcheck.device.observation_store import STEP_KINDS
 
 
 @verb("observe-all")

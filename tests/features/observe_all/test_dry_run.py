@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.device.observation_evidence import FILE, read_evidence
+from opcheck.device.observation_store import FILE, read_evidence
 from tests.features.observe_all import planted
 
 ROOT = Path(__file__).parents[3]

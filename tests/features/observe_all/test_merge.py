@@ -12,18 +12,18 @@ import yaml
 
 from opcheck.common.errors import InputError
 from opcheck.data.registrations import load
-from opcheck.device.observation_evidence import (
+from opcheck.device.observation_store import (
     FILE,
     KEY,
     Host,
     HostEvidence,
     HostRow,
     HostStep,
+    merge,
     read_evidence,
     write_evidence,
     write_rows,
 )
-from opcheck.device.observation_store import merge
 from opcheck.features.observe_all import page
 from opcheck.render.markdown import as_markdown
 

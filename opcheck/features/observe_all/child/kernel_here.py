@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from opcheck.common import documents
-from opcheck.device.observation_evidence import HostRow
+from opcheck.device.observation_store import HostRow
 from opcheck.device.observe.child.planted import stand_in_device
 from opcheck.kernels import judging, pointwise, reference, values
 from opcheck.kernels.kernel_records import KernelRun
