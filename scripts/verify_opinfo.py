@@ -23,7 +23,7 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
 from opcheck.common.vocabulary import Confidence, Status
 from opcheck.data.registrations import load
-from opcheck.device.observe.mac_texts import CONFIDENCE
+from opcheck.device.observe.log_parsing import CONFIDENCE
 from opcheck.device.verify import Verification, ratio, verify
 from opcheck.model.records import (
     CallGroup,

@@ -17,7 +17,7 @@ from opcheck.common.text import plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Confidence, FallbackKind, Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.mac_texts import CONFIDENCE, NOT_NAMED
+from opcheck.device.observe.log_parsing import CONFIDENCE, NOT_NAMED
 from opcheck.model.records import CallGroup, Record, Report
 
 #: What a prediction can claim of a call.

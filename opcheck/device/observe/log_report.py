@@ -12,8 +12,15 @@ from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_parsing import parse
-from opcheck.device.observe.mac_texts import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent, table
+from opcheck.device.observe.log_parsing import (
+    CONFIDENCE,
+    ENDS,
+    KINDS,
+    NOT_NAMED,
+    LogEvent,
+    parse,
+    table,
+)
 from opcheck.judge.assembly import assemble
 from opcheck.judge.judge import outcome
 from opcheck.judge.rules.rule import Audited

@@ -11,7 +11,7 @@ from opcheck.common.text import any_layer
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.data.environment import load_environment
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_parsing import MARK, parse
+from opcheck.device.observe.log_parsing import ENDS, MARK, LogEvent, parse
 from opcheck.device.observe.log_report import (
     ObservedCalls,
     copies,
@@ -19,7 +19,6 @@ from opcheck.device.observe.log_report import (
     other_calls,
     report_of,
 )
-from opcheck.device.observe.mac_texts import ENDS, LogEvent
 from opcheck.device.observe.profiler_variables import PROFILE, effects
 from opcheck.device.observe.recording import End, ObserveRequest, RecordedRow, Start
 from opcheck.model.records import GroupLocation, Problem, Report, Trace

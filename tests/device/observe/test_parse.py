@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
-from opcheck.device.observe.log_parsing import parse
-from opcheck.device.observe.mac_texts import KINDS, LogEvent, table
+from opcheck.device.observe.log_parsing import KINDS, LogEvent, parse, table
 
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.device.observe.mac_texts import profile_event
+from opcheck.device.observe.log_parsing import profile_event
 
 
 @pytest.mark.parametrize(
