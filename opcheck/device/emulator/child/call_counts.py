@@ -18,7 +18,7 @@ from opcheck.common.vocabulary import PHASES, Phase, RouteKind
 from opcheck.data.messages import out_of_memory
 from opcheck.data.registrations import OpLists
 from opcheck.data.watermarks import find_invalid, watermarks
-from opcheck.device.emulator.child.argument_checks import (
+from opcheck.device.emulator.child.mac_errors import (
     CALL_RAISED,
     kind_on_a_mac,
     mark_raised_on_a_mac,

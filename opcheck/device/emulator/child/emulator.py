@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Span, Target, Version
-from opcheck.device.emulator.child import argument_checks
+from opcheck.device.emulator.child import mac_errors
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.numerics.kernels.child.kernel_check import KernelCheck
 from opcheck.simulator import target_reads
@@ -94,8 +94,8 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 # Its own CPU computes, or all devices share the check.
                 if is_run_by_the_cpu(
                     route.name, self._registrations
-                ) or argument_checks.is_refused_everywhere(error, route.func, args, kwargs):
-                    argument_checks.mark_raised_on_a_mac(error)
+                ) or mac_errors.is_refused_everywhere(error, route.func, args, kwargs):
+                    mac_errors.mark_raised_on_a_mac(error)
                 raise
             wider = route.operator.emulate_wider
             if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
@@ -114,15 +114,15 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         if is_run_by_the_cpu(route.name, self._registrations):
             return None
         try:
-            raised = argument_checks.raised_instead(error, route.name, given, release)
-        except argument_checks.NotCheckedError as unchecked:
+            raised = mac_errors.raised_instead(error, route.name, given, release)
+        except mac_errors.NotCheckedError as unchecked:
             self.not_computed = f"the CPU refuses it ({error}), and a Mac does not check that: its result is not known"
             return unchecked.arguments
         if raised is not None:
-            raise argument_checks.mark_raised_on_a_mac(raised) from None
+            raise mac_errors.mark_raised_on_a_mac(raised) from None
         try:
-            inside = argument_checks.in_range(error, route.name, given, release)
-        except argument_checks.OutOfRangeError as refused:
+            inside = mac_errors.in_range(error, route.name, given, release)
+        except mac_errors.OutOfRangeError as refused:
             raise RefusedError("index_out_of_range", str(refused)) from None
         except (KeyError, IndexError, AttributeError):
             return None

@@ -20,14 +20,14 @@ from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator.child import vision_kernels
-from opcheck.device.emulator.child.argument_checks import (
-    CALL_RAISED,
-    REFUSED_EVERYWHERE,
-    kind_on_a_mac,
-)
 from opcheck.device.emulator.child.call_counts import CallCounts, merge_groups, origin_on_a_mac
 from opcheck.device.emulator.child.emulator import Emulator
-from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
+from opcheck.device.emulator.child.mac_errors import (
+    CALL_RAISED,
+    REFUSED_EVERYWHERE,
+    ProcessAbortedError,
+    kind_on_a_mac,
+)
 from opcheck.device.emulator.child.torch_packages import (
     export_below,
     processes_of_mac,

@@ -17,8 +17,7 @@ from opcheck.data.conditions import check_values
 from opcheck.data.matching import holds_but_for_words
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
-from opcheck.device.emulator.child.argument_checks import indices
-from opcheck.device.emulator.child.mac_errors import error_of, warning_of
+from opcheck.device.emulator.child.mac_errors import error_of, indices, warning_of
 from opcheck.judge import matching_statements
 from opcheck.judge.callgraph import route_of
 from opcheck.judge.judge import judge, outcome
