@@ -14,7 +14,7 @@ from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import CaptureError
 from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
-from opcheck.simulator.dispatch.shapes import check_layout
+from opcheck.simulator.dispatch.calls import check_layout
 from opcheck.simulator.dispatch.tensor import parameter_to_mps, to_mps, to_mps_in_place
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Target
-from opcheck.simulator.dispatch import shapes, unbacked_values
+from opcheck.simulator.dispatch import calls, unbacked_values
 from opcheck.simulator.dispatch.calls import (
     NO_BODY,
     NOT_FOLLOWED,
@@ -19,6 +19,8 @@ from opcheck.simulator.dispatch.calls import (
     Call,
     InnerCall,
     Sink,
+    argument_at,
+    flat_tensors,
     metas,
 )
 from opcheck.simulator.dispatch.dispatch_context import RECORDED, DispatchContext
@@ -34,7 +36,6 @@ from opcheck.simulator.dispatch.routes import (
     name_arguments,
     wrap_numbers,
 )
-from opcheck.simulator.dispatch.shapes import argument_at, flat_tensors
 from opcheck.simulator.dispatch.tensor import (
     MPS_DEVICE,
     MPSTensor,
@@ -437,17 +438,17 @@ class Simulator(dispatch.DispatchMode):
             replaced, assumed = masks
             if assumed:
                 self._report_guess(route.name, assumed)
-            result = shapes.result_of(route, replaced, kwargs, self.context.ask)
+            result = calls.result_of(route, replaced, kwargs, self.context.ask)
         return self._compute_shapes(route, result, args, kwargs, device)
 
     def _result_of(
         self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
-    ) -> shapes.ShapedResult:
+    ) -> calls.ShapedResult:
         # Factories without a dtype and divisions of integers take the default dtype.
         kept = (torch.get_default_dtype(), key)
         result = self._results.get(kept)
         if result is None:
-            result = self._results[kept] = shapes.result_of(route, args, kwargs, self.context.ask)
+            result = self._results[kept] = calls.result_of(route, args, kwargs, self.context.ask)
         return result
 
     def _report_guess(self, operator: str, answer: Any) -> None:
@@ -530,7 +531,7 @@ class Simulator(dispatch.DispatchMode):
             )
         if device is _CPU:
             return value
-        shapes.check_layout(value)
+        calls.check_layout(value)
         memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
         wrapped = wrap(spec_of(value), value, memory)
         _set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
@@ -539,7 +540,7 @@ class Simulator(dispatch.DispatchMode):
     def _compute_shapes(
         self,
         route: Route,
-        result: shapes.ShapedResult,
+        result: calls.ShapedResult,
         args: Any,
         kwargs: Any,
         device: torch.device,

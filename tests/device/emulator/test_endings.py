@@ -245,7 +245,7 @@ def test_an_audit_tells_opchecks_limit_from_the_models_error(
     broken = {"check_layout": refuse, "math": None}[place]
 
     def compare(x: torch.Tensor) -> torch.Tensor:
-        monkeypatch.setattr(f"opcheck.simulator.dispatch.shapes.{place}", broken)
+        monkeypatch.setattr(f"opcheck.simulator.dispatch.calls.{place}", broken)
         return x + 1
 
     report = opcheck.audit(compare, (torch.zeros(200, 200),), torch="2.13")
