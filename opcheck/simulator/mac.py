@@ -9,13 +9,13 @@ from typing import Any
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target
 from opcheck.data.registrations import load
-from opcheck.simulator.dispatch.autocast import autocast_of
 from opcheck.simulator.dispatch.calls import Sink
 from opcheck.simulator.dispatch.dispatch_context import make_current
 from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dispatch.gradient_devices import engine_seen_by
 from opcheck.simulator.dispatch.mps_registrations import (
     MpsRegistrations,
+    autocast_of,
     note_branches,
     present_and_absent,
 )

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 
 from opcheck.data.registrations import load
-from opcheck.simulator.dispatch.autocast import POLICIES
+from opcheck.simulator.dispatch.mps_registrations import POLICIES
 from opcheck.simulator.dispatch.tensor import is_on_mps, parameter_to_mps
 from tests.simulator.mac import names, recorded
 
