@@ -30,7 +30,7 @@ class TextKind(NamedTuple):
     ends: bool = False
     #: A traceback, or the place of a warning, leads to the text.
     placed: bool = False
-    #: the rules' name of a refusal (judge/rules/unsupported_calls.py)
+    #: the rules' name of a refusal (judge/rules/call_verdicts.py)
     refusal: str = ""
 
 

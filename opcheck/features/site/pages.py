@@ -14,7 +14,7 @@ from opcheck.common.catalogue import groups
 from opcheck.common.errors import UsageError
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import StatementSort
-from opcheck.data import composites, regressions
+from opcheck.data import composites, lint
 from opcheck.data.environment import load_environment
 from opcheck.data.files import Release as Listed
 from opcheck.data.registrations import OpLists, data_directory, load
@@ -65,7 +65,7 @@ def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Op
     """
     python = _python(lookup)
     lost: dict[str, list[Lost]] = {}
-    for entry in regressions.list_regressions(data_directory()):
+    for entry in lint.list_regressions(data_directory()):
         base = entry.op.partition(".")[0]
         lost.setdefault(base, []).append(msgspec.convert(entry, Lost, from_attributes=True))
     for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
@@ -410,7 +410,7 @@ def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[Rel
     """
     before: Listed | None = None
     every = lookup.lists.releases
-    lost = regressions.list_regressions(data_directory())
+    lost = lint.list_regressions(data_directory())
     for number, release in enumerate(every):
         after = every[number + 1].line if number + 1 < len(every) else None
         yield _release(release, before, after, lookup, lost, sweep)
@@ -422,7 +422,7 @@ def _release(
     before: Listed | None,
     after: str | None,
     lookup: OperatorLookup,
-    lost: Iterable[regressions.Regression],
+    lost: Iterable[lint.Regression],
     sweep: Sweep | None,
 ) -> ReleasePage:
     line, system = release.line, str(macos_of(None, release))
