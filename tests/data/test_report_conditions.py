@@ -306,6 +306,19 @@ CASES: dict[str, dict[str, Any]] = {
             tensor(1, 8, 2, 4, 4),
         )
     },
+    **dict.fromkeys(
+        (
+            "batch-norm-channels-last-3d",
+            "batch-norm-legit-channels-last-3d",
+            "batch-norm-update-channels-last-3d",
+        ),
+        {
+            "input": (
+                tensor(64, 51, 150, 10, 16, stride=(1224000, 1, 8160, 816, 51)),
+                tensor(64, 51, 150, 10, 16, stride=(1224000, 1, 8160, 51, 510)),
+            )
+        },
+    ),
     "fill-strided-1-13": STRIDED,
     "batch-norm-partly-frozen-aborts": {"output_mask": ((True, False, False), (True, True, True))},
     "isin-macos-13": {"elements": (WHOLE, NOTHING), "test_elements": WHOLE},

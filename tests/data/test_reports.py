@@ -241,6 +241,42 @@ def test_nextafter_of_bfloat16_is_wrong(dtype: str, *, holds: bool) -> None:
     assert ("nextafter-bfloat16" in statements("2.13", "aten::nextafter", *inputs)) == holds
 
 
+@pytest.mark.parametrize(
+    ("torch", "dtype", "expected"),
+    [
+        ("2.3", "complex64", {"conj-physical-in-place-2-3"}),
+        ("2.13", "complex64", {"conj-physical-in-place"}),
+        ("2.13", "float32", set()),
+        ("2.14", "complex64", set()),
+    ],
+)
+def test_no_complex_tensor_is_conjugated_in_place(
+    torch: str, dtype: str, expected: set[str]
+) -> None:
+    result = statements(torch, "aten::conj_physical_", tensor("self", 4, dtype=dtype))
+    assert {name for name in result if name.startswith("conj-")} == expected
+
+
+@pytest.mark.parametrize(
+    ("torch", "op", "shape", "mode", "holds"),
+    [
+        ("2.14", "linalg_qr", (65536, 8), "reduced", True),
+        ("2.14", "linalg_qr", (2, 16385, 8), "reduced", True),
+        ("2.14", "linalg_qr", (16385, 8), "reduced", False),
+        ("2.14", "linalg_qr", (65536, 8), "r", False),
+        ("2.15", "linalg_qr", (65536, 8), "reduced", False),
+        ("2.14", "linalg_householder_product", (65536, 8), "", True),
+        ("2.14", "linalg_householder_product", (8192, 8), "", False),
+    ],
+)
+def test_a_tall_matrix_may_take_more_than_a_buffer(
+    torch: str, op: str, shape: tuple[int, ...], mode: str, *, holds: bool
+) -> None:
+    inputs = tensor("A" if mode else "input", *shape)
+    result = statements(torch, f"aten::{op}", inputs, **({"mode": mode} if mode else {}))
+    assert any(name.endswith("square-workspace") for name in result) is holds
+
+
 def test_each_problem_of_the_file_is_named(tmp_path: Path) -> None:
     entry = "  - {{address: {}, says: x, {}}}\n"
     rows = [

@@ -202,8 +202,9 @@ _DEFAULT = re.compile(
 _OBJECT = re.compile(r"__ZN2at6native\d+(?P<name>[A-Za-z_]\w*)E")
 
 #: Overloads that call a stub whatever their arguments, read from the C++ of each release
-#: (aten/src/ATen/native/TensorFactories.cpp, ReduceOps.cpp, TensorAdvancedIndexing.cpp).  Other
-#: paths from an operator to a stub without an MPS pointer are guarded by a device check.
+#: (aten/src/ATen/native/TensorFactories.cpp, ReduceOps.cpp, TensorAdvancedIndexing.cpp).  The
+#: other paths from an operator to a stub without an MPS pointer are guarded by a device check, except that of
+#: conj_physical_ for complex tensors (op_lists/limitations/composites.yaml).
 UNCONDITIONAL = {
     "aten::kaiser_window": "kaiser_window_stub",
     "aten::kaiser_window.beta": "kaiser_window_stub",
