@@ -19,6 +19,12 @@ HEADS, MASK = tensor(1, 2, 4, 64), tensor(1, 1, 4, 1024)
 STRIDED = {"self": (TURNED, FLAT)}
 COLUMNS, TURNED_VIEW = tensor(4, 2, stride=(6, 1), offset=2), tensor(4, 6, stride=(1, 4), offset=24)
 EMPTY = {"self": (NOTHING, WHOLE)}
+VOLUMES = {
+    "input": (
+        tensor(64, 51, 150, 10, 16, stride=(1224000, 1, 8160, 816, 51)),
+        tensor(64, 51, 150, 10, 16, stride=(1224000, 1, 8160, 51, 510)),
+    )
+}
 #: Lost where the result has the layout of a transposed or channels_last tensor.
 STRIDED_RESULTS = (
     "activations-strided",
@@ -306,19 +312,9 @@ CASES: dict[str, dict[str, Any]] = {
             tensor(1, 8, 2, 4, 4),
         )
     },
-    **dict.fromkeys(
-        (
-            "batch-norm-channels-last-3d",
-            "batch-norm-legit-channels-last-3d",
-            "batch-norm-update-channels-last-3d",
-        ),
-        {
-            "input": (
-                tensor(64, 51, 150, 10, 16, stride=(1224000, 1, 8160, 816, 51)),
-                tensor(64, 51, 150, 10, 16, stride=(1224000, 1, 8160, 51, 510)),
-            )
-        },
-    ),
+    "batch-norm-channels-last-3d": VOLUMES,
+    "batch-norm-legit-channels-last-3d": VOLUMES,
+    "batch-norm-update-channels-last-3d": VOLUMES,
     "fill-strided-1-13": STRIDED,
     "batch-norm-partly-frozen-aborts": {"output_mask": ((True, False, False), (True, True, True))},
     "isin-macos-13": {"elements": (WHOLE, NOTHING), "test_elements": WHOLE},
