@@ -315,6 +315,7 @@ CASES: dict[str, dict[str, Any]] = {
     "batch-norm-channels-last-3d": VOLUMES,
     "batch-norm-legit-channels-last-3d": VOLUMES,
     "batch-norm-update-channels-last-3d": VOLUMES,
+    "elu-in-place-backward": {"is_result": (True, False)},
     "fill-strided-1-13": STRIDED,
     "batch-norm-partly-frozen-aborts": {"output_mask": ((True, False, False), (True, True, True))},
     "isin-macos-13": {"elements": (WHOLE, NOTHING), "test_elements": WHOLE},
