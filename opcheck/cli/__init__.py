@@ -133,6 +133,7 @@ def main(args: Sequence[str] | None = None) -> None:
     finally:
         platform.ignore_signals()
         process.end_all()
+        streams.close_full_stderr()
     sys.exit(code)
 
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TextIO
 
 import click
 import msgspec
@@ -62,10 +63,18 @@ def _null(number: int, flags: int) -> int:
     return number
 
 
-def close() -> None:
-    """Redirect stdout to the null device: Python flushes stdout again at exit and would complain then."""
+def close(stream: TextIO | None = None) -> None:
+    """Redirect a stream (stdout) to the null device: Python flushes it again at exit and would complain then."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
+
+
+def close_full_stderr() -> None:
+    """Close stderr where it cannot be written: Python's own flush at exit would change the exit code to 120."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        close(sys.stderr)
 
 
 def note(text: str) -> None:

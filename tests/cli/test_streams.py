@@ -22,6 +22,8 @@ def shell(tmp_path: Path, arguments: str, rest: str) -> subprocess.CompletedProc
         text=True,
         check=False,
         cwd=tmp_path,
+        # Streams without a buffer have nothing left that Python would write at its end.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
 
 
