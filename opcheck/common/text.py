@@ -1,5 +1,6 @@
 """Formats numbers, names and messages in the same way for every finding and report."""
 
+import functools
 import keyword
 import re
 from collections.abc import Sequence
@@ -113,6 +114,7 @@ def type_and_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
 
 
+@functools.lru_cache(maxsize=64)
 def normalised_code(line: str) -> str:
     """Normalise a line of Python: variables numbered in order, no comments, tokens separated.
 

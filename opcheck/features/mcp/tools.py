@@ -15,7 +15,7 @@ from mcp.server import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
-from opcheck.common.text import shorten
+from opcheck.common.text import one_line, shorten
 from opcheck.common.tool import VERSION
 
 #: seconds that an audit may take
@@ -133,6 +133,8 @@ async def _run(arguments: list[str], folder: Path) -> CallToolResult:
             done = await anyio.run_process(command, cwd=folder, env=environment, check=False)
     except TimeoutError:
         return _error(f"opcheck {arguments[0]} took longer than {_SECONDS:g} s")
+    except (OSError, ValueError) as error:  # a null character, or more than a process takes
+        return _error(f"opcheck {arguments[0]} cannot take these arguments: {one_line(error)}")
     answer = done.stdout.decode("utf-8", "replace")
     notes = done.stderr.decode("utf-8", "replace").strip()
     if done.returncode not in {0, 1, 3} or not answer.strip():

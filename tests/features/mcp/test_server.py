@@ -168,3 +168,25 @@ def test_bad_input_is_an_error_of_the_tool_in_three_lines(
     assert line in text
     assert len(text.splitlines()) <= 3
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("a\0b", "embedded null byte"),
+        pytest.param(
+            "a" * 3_000_000,
+            "Argument list too long",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="each system has its limit"),
+        ),
+    ],
+)
+def test_an_argument_that_no_process_takes_is_an_error_of_the_tool(
+    tmp_path: Path, query: str, why: str
+) -> None:
+    refused, answered = ask(tmp_path, [("op", {"query": query}), ("op", {"query": "add"})])
+    assert refused.is_error
+    text = refused.content[0].text
+    assert text.startswith("opcheck op cannot take these arguments: ")
+    assert why in text
+    assert not answered.is_error
