@@ -1,6 +1,7 @@
 """Separates user code from libraries, finds the user's line that runs, and names it for reports."""
 
 import ast
+import contextlib
 import functools
 import os
 import re
@@ -53,7 +54,10 @@ def is_own_code(filename: str) -> bool:
 
 def display_path(filename: str) -> str:
     """Return a path that is the same on every machine: relative to site-packages or to the working directory."""
-    for root in (*_SITE, str(Path.cwd()) + os.sep):
+    roots = [*_SITE]
+    with contextlib.suppress(FileNotFoundError):  # the program deleted its working directory
+        roots.append(str(Path.cwd()) + os.sep)
+    for root in roots:
         if filename.startswith(root):
             return Path(filename[len(root) :]).as_posix()
     installed = _INSTALLED.match(filename)

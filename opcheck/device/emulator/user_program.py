@@ -16,6 +16,7 @@ from typing import Any
 
 from opcheck.common import documents, notebooks
 from opcheck.common.replacing import replace_attributes
+from opcheck.common.text import error_text
 from opcheck.worker import platform
 
 #: torch's own files whose frames are between the program and the emulation.
@@ -95,7 +96,8 @@ def code_of(error: SystemExit) -> int:
         return 0
     if isinstance(error.code, int):
         return error.code
-    sys.stderr.write(f"{error.code}\n")
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # the program closed it
+        sys.stderr.write(f"{error_text(error)}\n")
     return 1
 
 

@@ -15,7 +15,7 @@ import opcheck
 from opcheck import cli
 from opcheck.capture.child import endings
 from opcheck.data import messages
-from opcheck.device.emulator import emulated_run
+from opcheck.device.emulator import emulated_run, user_program
 from opcheck.simulator.errors import NotSimulatedError
 from tests.device.emulator.test_mac_programs import Server
 
@@ -377,3 +377,24 @@ def test_a_quiet_run_writes_the_headline_alone(
 def test_an_error_without_a_message_is_named_alone(opcheck_on: Started) -> None:
     ended = opcheck_on("run", "import torch\nassert not torch.ones(1)")
     assert ended.first["message"] == "the program ended with AssertionError"
+
+
+class _Unreadable:
+    def __str__(self) -> str:
+        raise KeyError
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "text"),
+    [
+        (None, 0, ""),
+        (7, 7, ""),
+        ("no data", 1, "no data\n"),
+        (_Unreadable(), 1, "(its message cannot be read)\n"),
+    ],
+)
+def test_the_exit_of_a_program_has_a_code_whatever_it_is_given(
+    given: object, code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert user_program.code_of(SystemExit(given)) == code
+    assert capsys.readouterr().err == text

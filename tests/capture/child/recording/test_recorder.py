@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -97,6 +99,17 @@ def test_whose_code_a_file_is() -> None:
 def test_paths_are_relative() -> None:
     assert display_path(__file__) == "tests/capture/child/recording/test_recorder.py"
     assert display_path("/somewhere/else/model.py") == "model.py"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a working directory")
+def test_a_path_has_a_name_where_the_working_directory_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert display_path(str(gone / "model.py")) == "model.py"
 
 
 def test_the_innermost_line_of_a_stack_trace() -> None:
