@@ -22,10 +22,14 @@ Change = tuple[Any, str, Any]
 
 def is_not_spawned(error: BaseException) -> bool:
     """Return whether a Mac raises this error, or one that it follows from, when it starts a process."""
-    seen: BaseException | None = error
-    while seen is not None and not hasattr(seen, _MARK):
-        seen = seen.__cause__ or seen.__context__
-    return seen is not None
+    earlier: BaseException | None = error
+    seen: list[BaseException] = []  # a program may have made a circle of causes
+    while earlier is not None and earlier not in seen:
+        if hasattr(earlier, _MARK):
+            return True
+        seen.append(earlier)
+        earlier = earlier.__cause__ or earlier.__context__
+    return False
 
 
 def mark_not_spawned(error: BaseException) -> None:

@@ -17,6 +17,7 @@ from opcheck.capture.child import endings
 from opcheck.data import messages
 from opcheck.device.emulator import emulated_run, user_program
 from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.visible.start_methods import is_not_spawned
 from tests.device.emulator.test_mac_programs import Server
 
 _NO_CUDA = "Torch not compiled with CUDA enabled"
@@ -398,3 +399,9 @@ def test_the_exit_of_a_program_has_a_code_whatever_it_is_given(
 ) -> None:
     assert user_program.code_of(SystemExit(given)) == code
     assert capsys.readouterr().err == text
+
+
+def test_a_circle_of_causes_has_an_end() -> None:
+    first, second = ValueError(), KeyError()
+    first.__cause__, second.__cause__ = second, first
+    assert not is_not_spawned(first)
