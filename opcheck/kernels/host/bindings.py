@@ -1,31 +1,25 @@
 """Which calls the host side's tables have, and the launches of a call."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from opcheck.kernels.host import (
-    attention_calls,
     copying_calls,
     indexing_calls,
     layer_calls,
     pointwise_calls,
     row_calls,
     sorting_calls,
-    window_calls,
 )
 from opcheck.kernels.host.host_call import BoundCall, HostCall
-from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
-Binder = Callable[[HostCall, ReleaseKernels], BoundCall]
 #: The functions by the operators that they bind; the others are in the table of pointwise operators.
 BINDERS: dict[str, Binder] = {
     **row_calls.BINDERS,
-    **attention_calls.BINDERS,
     **indexing_calls.BINDERS,
     **copying_calls.BINDERS,
     **layer_calls.BINDERS,
     **sorting_calls.BINDERS,
-    **window_calls.BINDERS,
 }
 
 

@@ -1,7 +1,7 @@
 """Fills, pads, triangles, joins and ranges: ConstantOps.mm, Pad.mm, TriangularOps.mm, Shape.mm, RangeFactories.mm."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from opcheck.kernels.host.host_call import (
     launch,
     metal_type,
 )
-from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements that a thread of a pad writes (c10/metal/common.h, ILP_PER_THREAD), bytes that a thread of a copy moves.
 _EACH, _CHUNK = 4, 16
@@ -45,7 +45,7 @@ def bind_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     grid = (out.numel() // out.shape[0], out.shape[0])
     kernel = release.first(f"fill_scalar_strided_{word}")
-    return BoundCall((launch(kernel, bound, grid, (1, 1)),), (out,))
+    return BoundCall((launch(kernel, bound, grid),), (out,))
 
 
 def bind_triangle(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -60,7 +60,7 @@ def bind_triangle(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     kernel = release.first(f"{call.name}_int_{metal_type(out)}")
     grid = (out.shape[-1], out.shape[-2], math.prod(out.shape[:-2]))
-    return BoundCall((launch(kernel, bound, grid, (1, 1, 1)),), (out,))
+    return BoundCall((launch(kernel, bound, grid),), (out,))
 
 
 def bind_cat(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -120,7 +120,7 @@ def bind_constant_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
         width, height, _ = padded[1]
         grid: tuple[int, ...] = (-(-width // _EACH), height, out.numel() // (width * height))
         kernel = release.first(f"constant_pad_nd_dense_{word}")
-        return BoundCall((launch(kernel, bound, grid, (1, 1, 1)),), (out,))
+        return BoundCall((launch(kernel, bound, grid),), (out,))
     order = sorted(range(out.dim()), key=out.stride)
     bound["params"] = {
         "output_sizes": [out.shape[dim] for dim in order], "input_sizes": [source.shape[dim] for dim in order],
@@ -130,7 +130,7 @@ def bind_constant_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
     inner = out.shape[order[0]]
     grid = (-(-inner // _EACH), out.numel() // inner)
     kernel = release.first(f"constant_pad_nd_{word}_u32")
-    return BoundCall((launch(kernel, bound, grid, (1, 1)),), (out,))
+    return BoundCall((launch(kernel, bound, grid),), (out,))
 
 
 def _extents(tensor: Tensor, count: int) -> list[int]:
@@ -164,7 +164,7 @@ def bind_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
         }  # fmt: skip
         grid: tuple[int, ...] = (out.shape[-1], planes[1], planes[0])
         kernel = release.first(f"replication_pad1d_{way}_{word}")
-        return BoundCall((launch(kernel, bound, grid, (1, 1, 1)),), (out,))
+        return BoundCall((launch(kernel, bound, grid),), (out,))
     small, large = (out, source) if backward else (source, out)
     params = {
         "input_sizes": _extents(small, count), "output_sizes": _extents(large, count), "left_pad": padding[::2],
@@ -175,7 +175,7 @@ def bind_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
     bound = {"grad_output" if backward else "input": source, target: out, "params": params}
     kernel = release.first(f"{mode}_pad{count}d_{way}_{word}_i32")
     grid = (-(-width // _EACH), height, out.numel() // (width * height))
-    return BoundCall((launch(kernel, bound, grid, (1, 1, 1)),), (out,))
+    return BoundCall((launch(kernel, bound, grid),), (out,))
 
 
 def bind_arange(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -187,7 +187,7 @@ def bind_arange(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return BoundCall((launch(kernel, bound, out.numel()),), (out,))
 
 
-BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = {
+BINDERS: dict[str, Binder] = {
     **dict.fromkeys(_FILLS, bind_fill),
     **dict.fromkeys(("tril", "triu"), bind_triangle),
     **dict.fromkeys(("cat", "stack"), bind_cat),

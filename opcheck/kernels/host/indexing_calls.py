@@ -1,7 +1,7 @@
 """Gather, scatter, indices, embeddings: ScatterGather.mm, Indexing.mm, Embedding.mm."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from opcheck.kernels.host.host_call import (
     metal_type,
 )
 from opcheck.kernels.host.iteration import iterate
-from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 from opcheck.kernels.values import pad_words
 
 #: Indices for each place from which halves are summed in float32 (Indexing.mm, index_add_mps_out).
@@ -226,13 +226,13 @@ def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
         raise UnboundError("a tensor without dimensions is copied")
     shape = (*source.shape[:dim], index.numel(), *source.shape[dim + 1 :])
     out = torch.empty(shape, dtype=source.dtype)
-    shown = out.view(call.outputs[0].shape)
+    result = out.view(call.outputs[0].shape)
     if not (source.is_contiguous() and index.is_contiguous()):
         kernel = release.first(f"index_select_dim_{_bits(out)}_{metal_type(index)}")
         bound = {
             "output": out, "index": index, "input": source, "params": _reduction(dim, index, source, out)
         }  # fmt: skip
-        return BoundCall((launch(kernel, bound, out.numel()),), (shown,))
+        return BoundCall((launch(kernel, bound, out.numel()),), (result,))
     row, unit = _inner(source, dim) * out.element_size(), 8
     offset = source.storage_offset() * out.element_size()
     while unit > out.element_size() and (row % unit or offset % unit):
@@ -243,7 +243,7 @@ def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "inner": grid[0], "in_dim_size": source.shape[dim], "out_dim_size": index.numel(), "index_stride": 1
     }  # fmt: skip
     bound = {"output": out, "index": index, "input": source, "params": params}
-    return BoundCall((launch(kernel, bound, grid, (1, 1, 1)),), (shown,))
+    return BoundCall((launch(kernel, bound, grid),), (result,))
 
 
 def bind_index_add(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -327,7 +327,7 @@ def bind_index_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
         fill,
         launch(release.first("index_fill_zero_mask"), bound, length),
         launch(release.first("index_fill_set_mask"), bound, index.numel()),
-        launch(release.first(f"index_fill_{form}_from_mask_{metal_type(out)}"), bound, grid, (1,) * len(grid)),
+        launch(release.first(f"index_fill_{form}_from_mask_{metal_type(out)}"), bound, grid),
     ), (out,))  # fmt: skip
 
 
@@ -388,7 +388,7 @@ def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCal
     return BoundCall(tuple(steps), (out,))
 
 
-BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = {
+BINDERS: dict[str, Binder] = {
     "gather": bind_gather,
     **dict.fromkeys(("scatter", "scatter_add", "scatter_reduce"), bind_scatter),
     **dict.fromkeys(("index", "_unsafe_index"), bind_index),

@@ -1,13 +1,19 @@
-"""Group norm, losses of classes, upsampling: GroupNorm.mm, LossOps.mm, UpSample.mm."""
+"""Norms of groups, losses of classes, upsampling, pooling, dropout's gradient, flips and attention of few queries.
+
+The host functions are in GroupNorm.mm, LossOps.mm, UpSample.mm, Pooling.mm, Dropout.mm, SoftMax.mm and Attention.mm.
+"""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host import pointwise_calls
+from opcheck.common.versions import Version
+from opcheck.kernels.host import pointwise_calls, row_calls
 from opcheck.kernels.host.host_call import (
     BoundCall,
     HostCall,
@@ -19,7 +25,8 @@ from opcheck.kernels.host.host_call import (
     metal_type,
     round_up,
 )
-from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
+from opcheck.kernels.values import pad_words
 
 #: Elements of a block of group norm (GroupNorm.h, BLOCK_SIZE), lanes of a simdgroup, the most threads.
 _BLOCK, _LANES, _MOST = 4, 32, 1024
@@ -83,8 +90,8 @@ def bind_group_norm_backward(call: HostCall, release: ReleaseKernels) -> BoundCa
         kernel = release.first(f"group_norm_backward_affine_{words}_{metal_type(d_gamma)}_uint32_t")
         launches.append(launch(kernel, bound, channels * size, size))
     results = (d_source, d_gamma, d_beta)
-    shown = (each for each, is_wanted in zip(results, wanted, strict=True) if is_wanted)
-    return BoundCall(tuple(launches), tuple(shown))
+    compared = (each for each, is_wanted in zip(results, wanted, strict=True) if is_wanted)
+    return BoundCall(tuple(launches), tuple(compared))
 
 
 def _classes(source: Tensor, call: HostCall) -> dict[str, Any]:
@@ -187,15 +194,217 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
     else:
         steps, grid = [HostWork(out.zero_)], (math.prod(source.shape[2:]),)
     kernel = release.first(gathered or f"upsample_{UPSAMPLING[name]}_backward_{word}")
-    steps.append(launch(kernel, bound, grid, (1,) * len(grid)))
+    steps.append(launch(kernel, bound, grid))
     return BoundCall(tuple(steps), (out,))
 
 
-BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = {
+#: Dimensions of a grid.
+_GRID = 3
+
+
+def _each(values: int | Sequence[int], count: int) -> list[int]:
+    """Return a number for each dimension of a window; one number is for all."""
+    listed = [values] if isinstance(values, int) else list(values)
+    return listed * count if len(listed) == 1 else listed
+
+
+def _window(call: HostCall) -> dict[str, list[int]]:
+    """Return the window's extents and steps by the names of their fields (Pooling.h, PoolingParams)."""
+    arguments, count = call.arguments, 3 if "3d" in call.name else 2
+    size = _each(arguments["kernel_size"], count)
+    return {
+        "kernel_size": size, "stride": _each(arguments["stride"], count) or size,
+        "padding": _each(arguments["padding"], count), "dilation": _each(arguments["dilation"], count),
+    }  # fmt: skip
+
+
+def bind_max_pool(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind max_pool2d and max_pool3d_with_indices (Pooling.mm, max_pool_with_indices_out_mps_template).
+
+    Raises:
+        UnboundError: MPSGraph computes the call (use_graph_for_max_pool2d).
+    """
+    source, window = call.arguments["self"], _window(call)
+    if set(window["stride"]) == {1} and len(window["stride"]) == 2:
+        raise UnboundError("MPSGraph computes a pool with a stride of 1")
+    out, indexed = empty_like(call.outputs[0]), len(call.outputs) > 1
+    places = empty_like(call.outputs[1]) if indexed else None
+    params: dict[str, Any] = {
+        "dims": source.dim(), "pooling_dims": len(window["stride"]), "input_sizes": source.shape,
+        "input_strides": source.stride(), "output_sizes": out.shape, "output_strides": out.stride(),
+        "return_indices": indexed, **window,
+    }  # fmt: skip
+    if places is not None:
+        params |= {"indices_sizes": places.shape, "indices_strides": places.stride()}
+    kernel = release.first(f"max_pool_{metal_type(source)}")
+    bound = {"input": source, "output": out, "indices": places, "params": params}
+    return BoundCall((launch(kernel, bound, out.numel()),), (out, places)[: len(call.outputs)])
+
+
+def bind_max_pool_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind max_pool3d_with_indices_backward (Pooling.mm, max_pool_with_indices_backward_out_mps_template)."""
+    upstream, places = call.arguments["grad_output"], call.arguments["indices"]
+    memory = pad_words(torch.zeros(call.outputs[0].numel(), dtype=upstream.dtype))
+    out = memory[: call.outputs[0].numel()].view(call.outputs[0].shape)
+    params = {
+        "dims": out.dim(), "pooling_dims": 3, "grad_input_sizes": out.shape, "grad_input_strides": out.stride(),
+        "grad_output_sizes": upstream.shape, "grad_output_strides": upstream.stride(),
+        "indices_strides": places.stride(),
+    }  # fmt: skip
+    bound = {"grad_input": out, "grad_output": upstream, "indices": places, "params": params}
+    kernel = release.first(f"max_pool_backward_{metal_type(upstream)}")
+    return BoundCall((HostWork(out.zero_), launch(kernel, bound, upstream.numel())), (out,))
+
+
+def bind_dropout_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind native_dropout_backward (Dropout.mm): before 2.13 by a functor of a gradient and a mask."""
+    upstream, mask, scale = (call.arguments[name] for name in ("grad_output", "mask", "scale"))
+    if not release.find(f"dropout_bwd_{metal_type(upstream)}"):
+        functor, out = "native_dropout_mask_and_scale", call.outputs[0]
+        bound = pointwise_calls.bind_functor(functor, out, (upstream, mask), (scale,), release)
+        return bound._replace(functor="")
+    source = upstream.contiguous()
+    out = torch.empty(source.shape, dtype=source.dtype)
+    memory = {"grad_input": out, "grad_output": source, "mask": mask.contiguous(), "scale": scale}
+    kernel = release.first(f"dropout_bwd_{metal_type(source)}")
+    return BoundCall((launch(kernel, memory, out.numel()),), (out,))
+
+
+def _last_places(source: Tensor, dims: Sequence[int]) -> Tensor:
+    """Return the memory from the last place along some dimensions on."""
+    for dim in dims:
+        source = source.narrow(dim, source.shape[dim] - 1, 1)
+    return source
+
+
+def bind_flip(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind flip of 2.15 and newer: the strides count down, in bytes, from the last place.
+
+    Up to three dimensions are the grid's (https://github.com/pytorch/pytorch/pull/193826).
+    """
+    source, out = call.arguments["self"], torch.empty(call.outputs[0].shape, dtype=call.outputs[0].dtype)  # fmt: skip
+    flipped = {dim % max(source.dim(), 1) for dim in call.arguments["dims"]}
+    if not source.dim() or source.element_size() > 8:
+        raise UnboundError("no kernel flips a number, or elements of more than 8 bytes")
+    width = out.element_size()
+    strides = [
+        (-step if dim in flipped else step) * width for dim, step in enumerate(source.stride())
+    ]
+    bound = {
+        "output": out, "input": _last_places(source, sorted(flipped)), "ndim": out.dim(),
+        "sizes": out.shape[::-1], "output_strides": [step * width for step in out.stride()[::-1]],
+        "input_strides": strides[::-1],
+    }  # fmt: skip
+    is_direct = out.dim() <= _GRID
+    kernel = release.first(f"flip_{'direct_' * is_direct}{width * 8}bit")
+    grid = out.shape[::-1] if is_direct else (out.numel(),)
+    return BoundCall((launch(kernel, bound, grid),), (out,))
+
+
+def bind_safe_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind _safe_softmax (native/transformers/attention.cpp): a softmax, and zeros for rows without a finite number.
+
+    Raises:
+        UnboundError: another dtype is asked for.
+    """
+    source, dim = call.arguments["self"], call.arguments["dim"]
+    if call.outputs[0].dtype != source.dtype:
+        raise UnboundError("a softmax in another dtype is not in the table")
+    bound = row_calls.bind_softmax(call, release)
+    out = bound.results[0]
+    assert out is not None
+    masked = source.eq(-torch.inf).all(dim, keepdim=True)
+    return BoundCall((*bound.launches, HostWork(lambda: out.masked_fill_(masked, 0))), (out,))
+
+
+#: Queries and keys of the kernel that reads the keys once, the sizes of its heads, and its threads.
+_QUERIES, _KEYS, _SIZES, _THREADS = 8, 1024, (64, 96, 128), 1024
+#: The first release whose way of reading a mask is in the table, and that with kernels by the dtype of the mask.
+_STRIDED_MASK = Version.parse("2.12")
+_BY_MASK = Version.parse("2.13")
+
+
+def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
+    """Bind _scaled_dot_product_attention_math_for_mps: a threadgroup a query of a head.
+
+    Raises:
+        UnboundError: another kernel or MPSGraph computes the call.
+    """
+    q, k, v = (call.arguments[name] for name in ("query", "key", "value"))
+    mask, scale = call.arguments["attn_mask"], call.arguments["scale"]
+    fits = q.dim() == 4 and q.shape[2] <= _QUERIES and q.shape[2] <= k.shape[2] < _KEYS
+    if (
+        not fits
+        or q.shape[3] not in _SIZES
+        or v.shape[3] != q.shape[3]
+        or (call.arguments["is_causal"] and release.torch < _BY_MASK)
+    ):
+        raise UnboundError(
+            "attention of many queries or keys: MPSGraph, or a kernel that is not in the table"
+        )
+    if mask is not None and (mask.dim() != 4 or not _is_read(mask, q, release)):
+        raise UnboundError("attention with a mask of this form is not in the table")
+    if mask is not None and release.torch < _STRIDED_MASK:
+        raise UnboundError("attention with a mask is not in the table for this release")
+    if k.shape[1] != q.shape[1] and release.torch < _BY_MASK:
+        raise UnboundError("attention of grouped queries is not in the table")
+    name = f"sdpa_vector_{metal_type(q)}_{q.shape[3]}_{v.shape[3]}"
+    word = "none" if mask is None else metal_type(mask)
+    word = f"_mask{word}{'_causal' * bool(call.arguments['is_causal'])}"
+    kernel_name = release.find(name if release.torch < _BY_MASK else f"{name}{word}")
+    if not kernel_name:
+        raise UnboundError(f"the release has no kernel for it: {name}{word}")
+    heads, batch = q.shape[1], q.shape[0]
+    for tensor in (q, k, v):
+        _require_inside(tensor, batch * heads)
+    out = torch.empty(q.shape[:3] + v.shape[3:], dtype=q.dtype)
+    strides = (
+        [0, 0, 0, 0]
+        if mask is None
+        else [mask.stride(dim) * (mask.shape[dim] > 1) for dim in (3, 2, 1, 0)]
+    )
+    bound: dict[str, Any] = {
+        "queries": q, "keys": k, "values": v, "out": out, "gqa_factor": heads // k.shape[1], "N": k.shape[2],
+        "qkv_head_strides": [q.stride(1), k.stride(1), v.stride(1), 0],
+        "qkv_seq_strides": [q.stride(2), k.stride(2), v.stride(2), 0],
+        "k_head_seq_stride": [k.stride(1), k.stride(2)], "v_head_seq_stride": [v.stride(1), v.stride(2)],
+        "qkv_batch_strides_heads": [q.stride(0), k.stride(0), v.stride(0), heads],
+        "scale": q.shape[3] ** -0.5 if scale is None else scale, "mask": mask, "mask_strides": strides,
+        "has_mask": int(mask is not None),
+    }  # fmt: skip
+    grid = (batch * heads * _THREADS, q.shape[2], 1)
+    launched = launch(release.kernel(kernel_name), bound, grid, (_THREADS, 1, 1))
+    return BoundCall(
+        (launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:]))
+    )
+
+
+def _is_read(mask: Tensor, query: Tensor, release: ReleaseKernels) -> bool:
+    """Return whether the kernels of few queries read a mask of this dtype."""
+    return mask.dtype == torch.bool or (mask.dtype == query.dtype and release.torch >= _BY_MASK)
+
+
+def _require_inside(tensor: Tensor, heads: int) -> None:
+    """Refuse operands whose strides would lead the kernel out of their memory, as it may on a Mac."""
+    last = (
+        (heads - 1) * tensor.stride(1) + (tensor.shape[2] - 1) * tensor.stride(2) + tensor.shape[3]
+    )
+    room = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
+    if last > room or tensor.stride(3) != 1:
+        raise UnboundError("the strides lead the kernel out of the operand's memory")
+
+
+BINDERS: dict[str, Binder] = {
     "glu": bind_gates,
     "native_group_norm": bind_group_norm,
     "native_group_norm_backward": bind_group_norm_backward,
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), bind_class_loss),
     **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), bind_class_loss_backward),
     **{f"{name}{way}": bind_upsampling for name in UPSAMPLING for way in ("", "_backward")},
-}
+    **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices", "max_pool3d_with_indices"), bind_max_pool),
+    "max_pool3d_with_indices_backward": bind_max_pool_backward,
+    "native_dropout_backward": bind_dropout_backward,
+    "flip": bind_flip,
+    "_safe_softmax": bind_safe_softmax,
+    "_scaled_dot_product_attention_math_for_mps": bind_attention,
+}  # fmt: skip

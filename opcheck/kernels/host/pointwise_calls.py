@@ -121,12 +121,12 @@ def bind_functor(
     walk = iterate((out, *operands))
     wanted = KernelChoice(functor, out, operands, walk, elements or out.numel(), bool(parameters))
     for name, result in _candidates(wanted):
-        found = release.find(name)
-        if found:
-            launch = _launch(release.kernel(found), result, operands, walk, parameters)
+        kernel_name = release.find(name)
+        if kernel_name:
+            launch = _launch(release.kernel(kernel_name), result, operands, walk, parameters)
             is_part = result.is_complex() > out.is_complex()
-            shown = torch.view_as_real(result)[..., 0] if is_part else result
-            return BoundCall((launch,), (shown,), functor, operands, parameters)
+            compared = torch.view_as_real(result)[..., 0] if is_part else result
+            return BoundCall((launch,), (compared,), functor, operands, parameters)
     kinds = f"{functor} {metal_type(out)} {metal_type(operands[0])}"
     raise UnboundError(f"the release has no kernel for it: {kinds}")
 

@@ -1,12 +1,13 @@
 """The kernels of one release, found by the beginnings of their names, and loaded once."""
 
 import bisect
+from collections.abc import Callable
 from pathlib import Path
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Version
 from opcheck.kernels import library
-from opcheck.kernels.host.host_call import UnboundError
+from opcheck.kernels.host.host_call import BoundCall, HostCall, UnboundError
 from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
 from opcheck.kernels.library import Library
 
@@ -30,8 +31,8 @@ class ReleaseKernels:
         if name in self._released.functions:
             return name
         place = bisect.bisect_left(self._names, f"{name}_")
-        found = self._names[place] if place < len(self._names) else ""
-        return found if found.startswith(f"{name}_") else ""
+        following = self._names[place] if place < len(self._names) else ""
+        return following if following.startswith(f"{name}_") else ""
 
     def first(self, *names: str) -> Kernel:
         """Return the first kernel of some names that the release has.
@@ -41,8 +42,8 @@ class ReleaseKernels:
             KernelError: it cannot be compiled or run here.
         """
         for name in names:
-            if found := self.find(name):
-                return self.kernel(found)
+            if whole_name := self.find(name):
+                return self.kernel(whole_name)
         raise UnboundError(f"the release has no kernel for it: {names[0]}")
 
     def kernel(self, name: str) -> Kernel:
@@ -64,6 +65,10 @@ class ReleaseKernels:
         if isinstance(loaded, str):
             raise KernelError(loaded)
         return loaded
+
+
+#: Returns the launches of a call in a release.
+Binder = Callable[[HostCall, ReleaseKernels], BoundCall]
 
 
 def of_release(release: str, machine: KernelMachine, wheels: Path | None = None) -> ReleaseKernels:

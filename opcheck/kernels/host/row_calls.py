@@ -17,7 +17,7 @@ from opcheck.kernels.host.host_call import (
     metal_type,
     round_up,
 )
-from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 from opcheck.kernels.launch import KernelCall
 
 _LANES = 32
@@ -149,23 +149,13 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     if fast is not None:
         return fast
     kept = tuple(1 if dim in dims else size for dim, size in enumerate(source.shape))
-    out = torch.empty_strided(output.shape, output.stride(), dtype=output.dtype)
-    written, narrow = out, output.dtype
+    out = empty_like(output)
     word = metal_type(source)
-    kernel_name = next(
-        filter(
-            None,
-            (release.find(f"{name}_reduction_{word}_{to}") for to in _written_types(name, out)),
-        ),
-        "",
-    ) or (release.find(f"norm_{word}_{metal_type(out)}") if name.startswith("norm") else "")
-    if not kernel_name:
-        raise UnboundError(
-            f"the release has no kernel for it: {name}_reduction_{word}_{metal_type(out)}"
-        )
-    kernel = release.kernel(kernel_name)
-    if narrow == torch.bool:
-        written = out.view(torch.uint8)
+    names = [f"{name}_reduction_{word}_{to}" for to in _written_types(name, out)]
+    if name.startswith("norm"):
+        names.append(f"norm_{word}_{metal_type(out)}")
+    kernel = release.first(*names)
+    written = out.view(torch.uint8) if out.dtype == torch.bool else out
     params = KernelCall(None, kernel).struct(
         "params", p=value, reduction_size=count, ndim=max(source.dim(), 1),
         input_sizes=source.shape or (1,), input_strides=source.stride() or (1,),
@@ -206,12 +196,12 @@ def _last_dim(
         return None
     out = empty_like(call.outputs[0])
     kinds = f"{metal_type(source)}_{next(_written_types(name, out))}"
-    found = release.find(f"{name}_reduction_innermost_{kinds}") or release.find(
-        f"{name}_reduction_inner_{kinds}"
-    )
-    if not found:
+    # 2.14 wrote `inner`, later releases `innermost`.
+    names = (f"{name}_reduction_{form}_{kinds}" for form in ("innermost", "inner"))
+    kernel_name = next(filter(None, map(release.find, names)), "")
+    if not kernel_name:
         return None
-    kernel = release.kernel(found)
+    kernel = release.kernel(kernel_name)
     if name.startswith("norm"):  # what the squares are divided by
         value = 1.0
     rows, length = out.numel(), source.shape[-1]
@@ -284,11 +274,11 @@ def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
         blocks = -(-inner // _LANES)
         group, bound["stride_blocks"] = _LANES // reads * _LANES, blocks
         grid = (group, outer * blocks, 1)
-    shown = (results[0], *(None for _ in results[1:]))
-    return BoundCall((launch(kernel, bound, grid, (group, 1, 1)),), shown)
+    compared = (results[0], *(None for _ in results[1:]))
+    return BoundCall((launch(kernel, bound, grid, (group, 1, 1)),), compared)
 
 
-BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = {
+BINDERS: dict[str, Binder] = {
     "native_layer_norm": bind_layer_norm,
     **dict.fromkeys(("_fused_rms_norm", "rms_norm"), bind_rms_norm),
     **dict.fromkeys(("_softmax", "_log_softmax"), bind_softmax),

@@ -1,6 +1,5 @@
 """Sorts by merging and what selects from them: Sort.mm."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from opcheck.kernels.host.host_call import (
     launch,
     metal_type,
 )
-from opcheck.kernels.host.release_kernels import ReleaseKernels
+from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements of a thread, the fewest and the most threads of a block.
 _EACH, _FEWEST, _MOST = 4, 32, 1024
@@ -149,6 +148,4 @@ class BlockSort(NamedTuple):
         return tuple(steps)
 
 
-BINDERS: dict[str, Callable[[HostCall, ReleaseKernels], BoundCall]] = dict.fromkeys(
-    ("sort", "topk", "kthvalue"), bind_sort
-)
+BINDERS: dict[str, Binder] = dict.fromkeys(("sort", "topk", "kthvalue"), bind_sort)
