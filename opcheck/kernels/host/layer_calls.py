@@ -310,7 +310,9 @@ def bind_safe_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
     source, dim = call.arguments["self"], call.arguments["dim"]
     if call.outputs[0].dtype != source.dtype:
         raise UnboundError("a softmax in another dtype is not in the table")
-    bound = row_calls.bind_softmax(call, release)
+    # The kernel reads a copy, so that the launches are not used again: the rows are those of this call's numbers.
+    copied = call._replace(arguments={**call.arguments, "self": source.clone()})
+    bound = row_calls.bind_softmax(copied, release)
     out = bound.results[0]
     assert out is not None
     masked = source.eq(-torch.inf).all(dim, keepdim=True)
