@@ -15,8 +15,8 @@ from opcheck.data.registrations import OpLists
 
 def called_by(op: str, line: str, directory: Path | None = None) -> tuple[str, ...] | None:
     """The leaf overloads that a composite calls over all samples; None where they are unknown."""
-    known = body(op, line, directory)
-    return None if known is None else tuple(sorted((*known.always, *known.sometimes)))
+    sampled = body(op, line, directory)
+    return None if sampled is None else tuple(sorted((*sampled.always, *sampled.sometimes)))
 
 
 def test_conv3d_is_what_the_convolution_calls() -> None:
@@ -62,8 +62,8 @@ def test_a_line_that_was_not_run_is_answered_by_the_nearest() -> None:
 
 def test_called_operators_exist_and_are_no_composites_that_were_followed(lists: OpLists) -> None:
     for line in ("2.8", "2.13", "2.15"):
-        known = lists.operators(line)
-        entries = [(op, called) for op in known if (called := called_by(op, line)) is not None]
+        operators = lists.operators(line)
+        entries = [(op, called) for op in operators if (called := called_by(op, line)) is not None]
         assert len(entries) > 250
         for op, called in entries:
             assert lists.resolve(op, line).status in (
@@ -72,7 +72,9 @@ def test_called_operators_exist_and_are_no_composites_that_were_followed(lists: 
                 "fallback",
                 "unsupported",
             )
-            assert not [name for name in called if name.startswith("aten::") and name not in known]
+            assert not [
+                name for name in called if name.startswith("aten::") and name not in operators
+            ]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +124,9 @@ def test_a_damaged_table_is_said_to_be_damaged(tmp_path: Path) -> None:
 
 def test_a_body_without_a_sample_is_run_with_arguments_made_from_its_schema() -> None:
     assert find_sampled_body("aten::special_log1p.out", "2.13") is None
-    made = body("aten::special_log1p.out", "2.13")
-    assert made is not None
-    assert (made.always, made.torch) == (("aten::log1p.out",), "2.13.0")
+    run_body = body("aten::special_log1p.out", "2.13")
+    assert run_body is not None
+    assert (run_body.always, run_body.torch) == (("aten::log1p.out",), "2.13.0")
 
 
 def test_a_sample_comes_before_made_arguments() -> None:

@@ -215,16 +215,16 @@ def test_when_a_statement_holds(fields: dict[str, object], expected: bool | None
 
 
 def test_nothing_is_told_by_a_call_without_tensors() -> None:
-    made = make_statement("made", dtypes=("float16",))
-    assert holds(made, OpCall(op="aten::made"), make_target()) is None
+    statement = make_statement("made", dtypes=("float16",))
+    assert holds(statement, OpCall(op="aten::made"), make_target()) is None
     of = make_statement("made", dtypes=("float16",), dtypes_of=("self",))
     assert holds(of, OpCall(op="aten::made", inputs=(spec(1),)), make_target()) is None
 
 
 def test_a_tensor_on_the_cpu_has_no_dtype_to_refuse() -> None:
-    made = make_statement("made", dtypes=("float64",))
+    statement = make_statement("made", dtypes=("float64",))
     on_cpu = OpCall(op="aten::made", inputs=(spec(1, dtype="float64", device="cpu"),))
-    assert holds(made, on_cpu, make_target()) is False
+    assert holds(statement, on_cpu, make_target()) is False
 
 
 def test_an_argument_may_have_the_name_of_a_function() -> None:

@@ -45,8 +45,8 @@ def test_the_encoding_is_minimal(values: dict[str, str]) -> None:
 def built(order: list[str], matrix: dict[str, dict[str, str]]) -> str:
     operators: dict[str, tuple[tuple[str, str | None], ...]] = {}
     for index, line in enumerate(order):
-        known = by_version(set(order[:index]))
-        operators = with_column(operators, known, line, matrix[line])
+        earlier = by_version(set(order[:index]))
+        operators = with_column(operators, earlier, line, matrix[line])
     return dump(History(schema=1, namespace="aten", key="MPS", operators=operators))
 
 

@@ -149,8 +149,8 @@ def convolve(op: str, image: TensorSpec, weight: TensorSpec, **others: object) -
     inner = (
         "aten::mps_convolution_transpose_backward" if "backward" in op else "aten::_mps_convolution"
     )
-    convolution = call(op, **{first: image}, weight=weight, **own)
-    return msgspec.structs.replace(convolution, inner=(inner,)) if "mps" not in op else convolution
+    outer_call = call(op, **{first: image}, weight=weight, **own)
+    return msgspec.structs.replace(outer_call, inner=(inner,)) if "mps" not in op else outer_call
 
 
 def pool(op: str, image: TensorSpec = IMAGE, **others: object) -> OpCall:
@@ -162,203 +162,163 @@ def attend(
 ) -> OpCall:
     query, key = tensor(1, 2, queries, size, dtype=dtype), tensor(1, 2, 16, size, dtype=dtype)
     value = tensor(1, 2, 16, values or size, dtype=dtype)
-    options = {"attn_mask": None, "is_causal": False, **others}
+    arguments = {"attn_mask": None, "is_causal": False, **others}
     return call(
         "aten::_scaled_dot_product_attention_math_for_mps",
         query=query,
         key=key,
         value=value,
-        **options,
+        **arguments,
     )
 
 
-#: By release and macOS, with calls on both sides of each condition of the file.
+def routed(op_call: OpCall, *ways: str) -> list[tuple[OpCall, str, str, str]]:
+    """The rows of a call: each way is a release, with ``@`` a macOS other than 15.0, and a route."""
+    rows = []
+    for way in ways:
+        release, route = way.split()
+        torch, _, macos = release.partition("@")
+        rows.append((op_call, torch, macos or "15.0", route))
+    return rows
+
+
+#: Calls on both sides of each condition of the file.
 CONDITIONS = [
     # LinearAlgebra.mm, use_metal_mm
-    (mm(SMALL, SMALL), "2.9", "15.0", "graph"),
-    (mm(WHOLE, WHOLE), "2.9", "15.0", "metal"),
-    (mm(TALL, SMALL), "2.9", "15.0", "graph"),
-    (mm(TALL, SMALL), "2.9", "14.0", "metal"),
-    (mm(SMALL, SMALL), "2.9", "14.0", "graph"),
-    (mm(tensor(4, 4096, dtype="complex64"), tensor(4096, 4, dtype="complex64")), "2.9", "15.0", "graph"),
-    (mm(tensor(4, 4096, dtype="complex64"), tensor(4096, 4, dtype="complex64")), "2.10", "15.0", "metal"),
-    (mm(WAVES, WAVES), "2.10", "15.0", "graph"),
-    (mm(HALF, PADDED), "2.11", "15.0", "graph"),
-    (mm(HALF, PADDED), "2.12", "15.0", "metal"),
-    (mm(HALF, PADDED), "2.15", "26.0", "metal"),
-    (mm(ALIGNED, ALIGNED), "2.12", "15.0", "graph"),
-    (mm(SMALL, SMALL), "2.13", "15.0", "graph"),
-    (mm(ROW, SMALL, ROW), "2.13", "15.0", "graph"),
-    (mm(ROW, SMALL, ROW), "2.14", "15.0", "metal"),
-    (mm(SMALL, COLUMN, COLUMN), "2.15", "15.0", "metal"),
-    (mm(SMALL, COLUMN, tensor(4, 1, stride=(2, 1))), "2.15", "26.0", "graph"),
-    (mm(SMALL, SMALL), "2.14", "15.0", "graph"),
-    (mm(SMALL, SMALL), "2.15", "15.0", "graph"),
-    (mm(SMALL, SMALL, GAPS), "2.15", "15.0", "metal"),
-    (mm(SMALL, SMALL, GAPS), "2.15", "26.0", "graph"),
-    (mm(SMALL, SMALL, SHIFTED), "2.14", "14.5", "metal"),
-    (mm(SMALL, SMALL, SHIFTED), "2.14", "15.0", "graph"),
-    (mm(WIDE, TALL), "2.13", "15.0", "graph"),
-    (mm(WIDE, tensor(40000, 16)), "2.15", "15.0", "either"),
-    (mm(WIDE, TALL), "2.15", "15.0", "graph"),
-    (addmm(SMALL, SMALL), "2.9", "14.0", "graph"),
-    (addmm(TALL, SMALL), "2.9", "14.0", "metal"),
-    (addmm(WHOLE, WHOLE), "2.11", "15.0", "metal"),
-    (addmm(SMALL, SMALL), "2.12", "15.0", "graph"),
-    (addmm(HALF, PADDED), "2.13", "15.0", "metal"),
-    (addmm(ROW, SMALL, ROW), "2.14", "15.0", "metal"),
-    (addmm(WAVES, WAVES, WAVES), "2.14", "15.0", "graph"),
-    (addmm(WAVES, WAVES, WAVES), "2.15", "15.0", "metal"),
-    (addmm(SMALL, SMALL), "2.15", "15.0", "graph"),
-    (mm(WIDE, tensor(40000, 16)), "2.14", "15.0", "either"),
-    (addmm(WIDE, tensor(40000, 16)), "2.14", "15.0", "either"),
-    (addmm(WIDE, tensor(40000, 16)), "2.15", "15.0", "either"),
-    (addmm(SMALL, SMALL), "2.11", "15.0", "graph"),
+    *routed(mm(SMALL, SMALL), "2.9 graph", "2.9@14.0 graph", "2.13 graph", "2.14 graph", "2.15 graph"),
+    *routed(mm(WHOLE, WHOLE), "2.9 metal"),
+    *routed(mm(TALL, SMALL), "2.9 graph", "2.9@14.0 metal"),
+    *routed(mm(tensor(4, 4096, dtype="complex64"), tensor(4096, 4, dtype="complex64")), "2.9 graph", "2.10 metal"),
+    *routed(mm(WAVES, WAVES), "2.10 graph"),
+    *routed(mm(HALF, PADDED), "2.11 graph", "2.12 metal", "2.15@26.0 metal"),
+    *routed(mm(ALIGNED, ALIGNED), "2.12 graph"),
+    *routed(mm(ROW, SMALL, ROW), "2.13 graph", "2.14 metal"),
+    *routed(mm(SMALL, COLUMN, COLUMN), "2.15 metal"),
+    *routed(mm(SMALL, COLUMN, tensor(4, 1, stride=(2, 1))), "2.15@26.0 graph"),
+    *routed(mm(SMALL, SMALL, GAPS), "2.15 metal", "2.15@26.0 graph"),
+    *routed(mm(SMALL, SMALL, SHIFTED), "2.14@14.5 metal", "2.14 graph"),
+    *routed(mm(WIDE, TALL), "2.13 graph", "2.15 graph"),
+    *routed(mm(WIDE, tensor(40000, 16)), "2.15 either", "2.14 either"),
+    *routed(addmm(SMALL, SMALL), "2.9@14.0 graph", "2.12 graph", "2.15 graph", "2.11 graph"),
+    *routed(addmm(TALL, SMALL), "2.9@14.0 metal"),
+    *routed(addmm(WHOLE, WHOLE), "2.11 metal"),
+    *routed(addmm(HALF, PADDED), "2.13 metal"),
+    *routed(addmm(ROW, SMALL, ROW), "2.14 metal"),
+    *routed(addmm(WAVES, WAVES, WAVES), "2.14 graph", "2.15 metal"),
+    *routed(addmm(WIDE, tensor(40000, 16)), "2.14 either", "2.15 either"),
     # bmm_out_mps_impl and addbmm_or_baddbmm_out_mps_impl
-    (bmm(MANY, MANY), "2.9", "15.0", "graph"),
-    (bmm(MANY_WHOLE, MANY_WHOLE), "2.6", "15.0", "graph"),
-    (bmm(MANY_WHOLE, MANY_WHOLE), "2.12", "15.0", "metal"),
-    (bmm(MANY_LARGE, MANY_LARGE), "2.9", "15.0", "mps"),
-    (bmm(MANY_LARGE, MANY_LARGE), "2.15", "15.0", "mps"),
-    (bmm(MANY, MANY), "2.15", "15.0", "graph"),
-    (bmm(MANY, MANY, tensor(4, 4, 4, stride=(32, 8, 1))), "2.14", "15.0", "metal"),
-    (bmm(MANY, MANY, tensor(4, 4, 4, stride=(32, 8, 1))), "2.14", "26.0", "graph"),
-    (bmm(MANY_LARGE, MANY_LARGE), "2.6", "15.0", "mps"),
-    (bmm(MANY_LARGE, MANY_LARGE), "2.14", "15.0", "mps"),
-    (bmm(MANY_WHOLE, MANY_WHOLE), "2.15", "15.0", "metal"),
-    (call("aten::baddbmm", self=MANY, batch1=MANY, batch2=MANY), "2.11", "15.0", "graph"),
-    (call("aten::baddbmm", self=MANY, batch1=MANY, batch2=MANY), "2.15", "15.0", "graph"),
-    (call("aten::baddbmm", self=MANY, batch1=MANY_WHOLE, batch2=MANY), "2.15", "15.0", "metal"),
+    *routed(bmm(MANY, MANY), "2.9 graph", "2.15 graph"),
+    *routed(bmm(MANY_WHOLE, MANY_WHOLE), "2.6 graph", "2.12 metal", "2.15 metal"),
+    *routed(bmm(MANY_LARGE, MANY_LARGE), "2.9 mps", "2.15 mps", "2.6 mps", "2.14 mps"),
+    *routed(bmm(MANY, MANY, tensor(4, 4, 4, stride=(32, 8, 1))), "2.14 metal", "2.14@26.0 graph"),
+    *routed(call("aten::baddbmm", self=MANY, batch1=MANY, batch2=MANY), "2.11 graph", "2.15 graph"),
+    *routed(call("aten::baddbmm", self=MANY, batch1=MANY_WHOLE, batch2=MANY), "2.15 metal"),
     # BinaryOps.mm, mul_out_mps
-    (call("aten::mul.Tensor", self=WAVES, other=SMALL), "2.6", "13.0", "metal"),
-    (call("aten::mul.Tensor", self=WAVES, other=SMALL), "2.6", "15.0", "graph"),
-    (call("aten::mul.Tensor", self=SMALL, other=SMALL), "2.4", "15.0", "graph"),
-    (call("aten::mul.Tensor", self=SMALL, other=WAVES), "2.4", "15.0", "either"),
+    *routed(call("aten::mul.Tensor", self=WAVES, other=SMALL), "2.6@13.0 metal", "2.6 graph"),
+    *routed(call("aten::mul.Tensor", self=SMALL, other=SMALL), "2.4 graph"),
+    *routed(call("aten::mul.Tensor", self=SMALL, other=WAVES), "2.4 either"),
     # Linear.mm, _mps_linear and mps_linear_backward
-    (linear(SMALL), "2.9", "15.0", "mps"),
-    (linear(SMALL), "2.9", "14.0", "graph"),
-    (linear(WAVES), "2.11", "15.0", "either"),
-    (linear(WAVES), "2.12", "15.0", "graph"),
-    (linear(GAPS), "2.13", "15.0", "graph"),
-    (linear(SMALL, bias=tensor(4, stride=(2,))), "2.15", "15.0", "graph"),
-    (linear(ROW), "2.14", "15.0", "mps"),
-    (linear(ROW), "2.15", "15.0", "metal"),
-    (linear(tensor(4)), "2.15", "15.0", "metal"),
-    (linear(SMALL), "2.15", "15.0", "mps"),
-    (linear(SMALL), "2.15", "14.0", "graph"),
-    (linear(WIDE, tensor(16, 40000)), "2.13", "15.0", "mps"),
-    (linear(WIDE, tensor(16, 40000)), "2.14", "15.0", "either"),
-    (linear(WIDE, tensor(8, 40000)), "2.14", "15.0", "mps"),
-    (linear(WIDE, tensor(16, 40000)), "2.15", "15.0", "either"),
-    (linear(GAPS), "2.14", "15.0", "graph"),
-    (backward(SMALL, SMALL), "2.13", "15.0", "graph"),
-    (backward(SMALL, SMALL), "2.15", "15.0", "graph"),
-    (backward(ROW, ROW), "2.15", "15.0", "either"),
-    (backward(TALL, TALL), "2.15", "15.0", "either"),
+    *routed(linear(SMALL), "2.9 mps", "2.9@14.0 graph", "2.15 mps", "2.15@14.0 graph"),
+    *routed(linear(WAVES), "2.11 either", "2.12 graph"),
+    *routed(linear(GAPS), "2.13 graph", "2.14 graph"),
+    *routed(linear(SMALL, bias=tensor(4, stride=(2,))), "2.15 graph"),
+    *routed(linear(ROW), "2.14 mps", "2.15 metal"),
+    *routed(linear(tensor(4)), "2.15 metal"),
+    *routed(linear(WIDE, tensor(16, 40000)), "2.13 mps", "2.14 either", "2.15 either"),
+    *routed(linear(WIDE, tensor(8, 40000)), "2.14 mps"),
+    *routed(backward(SMALL, SMALL), "2.13 graph", "2.15 graph"),
+    *routed(backward(ROW, ROW), "2.15 either"),
+    *routed(backward(TALL, TALL), "2.15 either"),
     # Convolution.mm, _mps_convolution_impl
-    (convolve("aten::_mps_convolution", IMAGE, FILTER), "2.13", "15.0", "graph"),
-    (convolve("aten::_mps_convolution", IMAGE, FILTER), "2.14", "15.0", "graph"),
-    (convolve("aten::_mps_convolution", IMAGE, FILTER), "2.15", "15.0", "graph"),
-    (convolve("aten::_mps_convolution", IMAGE, LONG_FILTER), "2.14", "15.0", "metal"),
-    (convolve("aten::_mps_convolution", tensor(1, 4, 1, 8), tensor(4, 4, 1, 3)), "2.14", "15.0", "graph"),
-    (convolve("aten::_mps_convolution", tensor(1, 4, 1, 8), tensor(4, 4, 1, 3)), "2.15", "15.0", "metal"),
-    (convolve("aten::_mps_convolution", tensor(1, 9000, 1, 8), tensor(16, 9000, 1, 4)), "2.15", "15.0", "either"),
-    (convolve("aten::_mps_convolution", IMAGE, LONG_FILTER), "2.15", "15.0", "metal"),
-    (convolve("aten::_mps_convolution", VOLUME, CUBE), "2.14", "15.0", "metal"),
-    (convolve("aten::_mps_convolution", VOLUME, VOXEL, groups=2), "2.15", "15.0", "metal"),
+    *routed(convolve("aten::_mps_convolution", IMAGE, FILTER), "2.13 graph", "2.14 graph", "2.15 graph"),
+    *routed(convolve("aten::_mps_convolution", IMAGE, LONG_FILTER), "2.14 metal", "2.15 metal"),
+    *routed(convolve("aten::_mps_convolution", tensor(1, 4, 1, 8), tensor(4, 4, 1, 3)), "2.14 graph", "2.15 metal"),
+    *routed(convolve("aten::_mps_convolution", tensor(1, 9000, 1, 8), tensor(16, 9000, 1, 4)), "2.15 either"),
+    *routed(convolve("aten::_mps_convolution", VOLUME, CUBE), "2.14 metal"),
+    *routed(convolve("aten::_mps_convolution", VOLUME, VOXEL, groups=2), "2.15 metal"),
     # ConvolutionHeuristics.cpp, conv3d_prefer_im2col, and Convolution.mm, conv3d_is_pointwise
-    (convolve("aten::convolution", VOLUME, CUBE), "2.14", "15.0", "metal"),
-    (convolve("aten::convolution", VOLUME, CUBE), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", VOLUME, CUBE, groups=4), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", VOLUME, CUBE, dilation=(1, 2, 1)), "2.14", "15.0", "metal"),
-    (convolve("aten::convolution", VOLUME, VOXEL), "2.14", "15.0", "graph"),
-    (convolve("aten::convolution", VOLUME, VOXEL), "2.15", "15.0", "graph"),
-    (convolve("aten::convolution", VOLUME, VOXEL, stride=(2, 2, 2)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", VOLUME, tensor(1, 4, 1, 1, 1)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", CLIP, PATCH, **PATCHES), "2.14", "15.0", "graph"),
-    (convolve("aten::convolution", CLIP, PATCH, **PATCHES), "2.15", "15.0", "graph"),
-    (convolve("aten::convolution", CLIP, PATCH, **PATCHES | {"stride": (1, 16, 16)}), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(8, 512, 3, 3, 3)), "2.15", "15.0", "graph"),
-    (convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(16, 2048, 3, 3, 3)), "2.15", "15.0", "either"),
-    (convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(16, 2048, 3, 3, 3)), "2.14", "15.0", "either"),
-    (convolve("aten::convolution", tensor(2, 512, 4, 4, 4), tensor(8, 512, 3, 3, 3)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", IMAGE, LONG_FILTER), "2.14", "15.0", "metal"),
-    (convolve("aten::convolution", IMAGE, FILTER), "2.15", "15.0", "graph"),
+    *routed(convolve("aten::convolution", VOLUME, CUBE), "2.14 metal", "2.15 metal"),
+    *routed(convolve("aten::convolution", VOLUME, CUBE, groups=4), "2.15 metal"),
+    *routed(convolve("aten::convolution", VOLUME, CUBE, dilation=(1, 2, 1)), "2.14 metal"),
+    *routed(convolve("aten::convolution", VOLUME, VOXEL), "2.14 graph", "2.15 graph"),
+    *routed(convolve("aten::convolution", VOLUME, VOXEL, stride=(2, 2, 2)), "2.15 metal"),
+    *routed(convolve("aten::convolution", VOLUME, tensor(1, 4, 1, 1, 1)), "2.15 metal"),
+    *routed(convolve("aten::convolution", CLIP, PATCH, **PATCHES), "2.14 graph", "2.15 graph"),
+    *routed(convolve("aten::convolution", CLIP, PATCH, **PATCHES | {"stride": (1, 16, 16)}), "2.15 metal"),
+    *routed(convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(8, 512, 3, 3, 3)), "2.15 graph"),
+    *routed(
+        convolve("aten::convolution", tensor(1, 512, 4, 4, 4), tensor(16, 2048, 3, 3, 3)),
+        "2.15 either", "2.14 either",
+    ),
+    *routed(convolve("aten::convolution", tensor(2, 512, 4, 4, 4), tensor(8, 512, 3, 3, 3)), "2.15 metal"),
+    *routed(convolve("aten::convolution", IMAGE, LONG_FILTER), "2.14 metal"),
+    *routed(convolve("aten::convolution", IMAGE, FILTER), "2.15 graph"),
     # Convolution.mm, conv1d_metal_forward
-    (convolve("aten::convolution", LINE, tensor(4, 4, 3)), "2.14", "15.0", "graph"),
-    (convolve("aten::convolution", LINE, tensor(4, 4, 3)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", LINE, tensor(4, 1, 3), groups=4), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", LINE, tensor(4, 4, 256)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", tensor(2, 4, 8), tensor(4, 4, 8)), "2.15", "15.0", "graph"),
-    (convolve("aten::convolution", LINE, tensor(4, 4, 8)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", tensor(1, 2048, 8), tensor(4, 2048, 5)), "2.15", "15.0", "graph"),
-    (convolve("aten::convolution", tensor(9, 2048, 8), tensor(4, 2048, 5)), "2.15", "15.0", "metal"),
-    (convolve("aten::convolution", tensor(2, 9000, 4), tensor(16, 9000, 4)), "2.15", "15.0", "either"),
-    (convolve("aten::convolution_backward", IMAGE, FILTER), "2.14", "15.0", "graph"),
-    (convolve("aten::convolution_backward", IMAGE, FILTER), "2.15", "15.0", "graph"),
-    (convolve("aten::convolution_backward", IMAGE, LONG_FILTER), "2.15", "15.0", "either"),
-    (convolve("aten::convolution_backward", VOLUME, CUBE), "2.14", "15.0", "either"),
+    *routed(convolve("aten::convolution", LINE, tensor(4, 4, 3)), "2.14 graph", "2.15 metal"),
+    *routed(convolve("aten::convolution", LINE, tensor(4, 1, 3), groups=4), "2.15 metal"),
+    *routed(convolve("aten::convolution", LINE, tensor(4, 4, 256)), "2.15 metal"),
+    *routed(convolve("aten::convolution", tensor(2, 4, 8), tensor(4, 4, 8)), "2.15 graph"),
+    *routed(convolve("aten::convolution", LINE, tensor(4, 4, 8)), "2.15 metal"),
+    *routed(convolve("aten::convolution", tensor(1, 2048, 8), tensor(4, 2048, 5)), "2.15 graph"),
+    *routed(convolve("aten::convolution", tensor(9, 2048, 8), tensor(4, 2048, 5)), "2.15 metal"),
+    *routed(convolve("aten::convolution", tensor(2, 9000, 4), tensor(16, 9000, 4)), "2.15 either"),
+    *routed(convolve("aten::convolution_backward", IMAGE, FILTER), "2.14 graph", "2.15 graph"),
+    *routed(convolve("aten::convolution_backward", IMAGE, LONG_FILTER), "2.15 either"),
+    *routed(convolve("aten::convolution_backward", VOLUME, CUBE), "2.14 either"),
     # Pooling.mm and AdaptivePooling.mm
-    (pool("max_pool2d", stride=(1, 1)), "2.9", "15.0", "graph"),
-    (pool("max_pool2d"), "2.9", "15.0", "metal"),
-    (pool("max_pool2d", stride=(1, 1)), "2.15", "15.0", "graph"),
-    (pool("max_pool2d"), "2.15", "15.0", "metal"),
-    (pool("max_pool2d", stride=(), kernel_size=(1,)), "2.15", "15.0", "graph"),
-    (pool("avg_pool2d"), "2.15", "15.0", "graph"),
-    (pool("avg_pool2d", ceil_mode=True), "2.8", "15.0", "graph"),
-    (pool("avg_pool2d", ceil_mode=True), "2.9", "15.0", "metal"),
-    (pool("avg_pool2d", ceil_mode=True), "2.15", "15.0", "metal"),
-    (pool("avg_pool2d_backward"), "2.15", "15.0", "graph"),
-    (call("aten::_adaptive_avg_pool2d", self=IMAGE, output_size=(4, 8)), "2.15", "15.0", "graph"),
-    (call("aten::_adaptive_avg_pool2d", self=IMAGE, output_size=(16, 16)), "2.15", "15.0", "either"),
-    (call("aten::_adaptive_avg_pool2d_backward", grad_output=FILTER, self=IMAGE), "2.15", "15.0", "graph"),
-    (call("aten::_adaptive_avg_pool2d_backward", grad_output=IMAGE, self=FILTER), "2.15", "15.0", "either"),
-    (call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(8, 7)), "2.9", "15.0", "graph"),
-    (call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(8, 7)), "2.12", "15.0", "graph"),
-    (call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(4, 8)), "2.12", "15.0", "metal"),
+    *routed(pool("max_pool2d", stride=(1, 1)), "2.9 graph", "2.15 graph"),
+    *routed(pool("max_pool2d"), "2.9 metal", "2.15 metal"),
+    *routed(pool("max_pool2d", stride=(), kernel_size=(1,)), "2.15 graph"),
+    *routed(pool("avg_pool2d"), "2.15 graph"),
+    *routed(pool("avg_pool2d", ceil_mode=True), "2.8 graph", "2.9 metal", "2.15 metal"),
+    *routed(pool("avg_pool2d_backward"), "2.15 graph"),
+    *routed(call("aten::_adaptive_avg_pool2d", self=IMAGE, output_size=(4, 8)), "2.15 graph"),
+    *routed(call("aten::_adaptive_avg_pool2d", self=IMAGE, output_size=(16, 16)), "2.15 either"),
+    *routed(call("aten::_adaptive_avg_pool2d_backward", grad_output=FILTER, self=IMAGE), "2.15 graph"),
+    *routed(call("aten::_adaptive_avg_pool2d_backward", grad_output=IMAGE, self=FILTER), "2.15 either"),
+    *routed(call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(8, 7)), "2.9 graph", "2.12 graph"),
+    *routed(call("aten::adaptive_max_pool2d", self=IMAGE, output_size=(4, 8)), "2.12 metal"),
     # UnaryOps.mm, cumulative_op_impl
-    (call("aten::cumsum", self=SMALL, dim=0, dtype=None), "2.12", "15.0", "graph"),
-    (call("aten::cumsum", self=WAVES, dim=0, dtype=None), "2.12", "15.0", "metal"),
-    (call("aten::cumsum", self=SMALL, dim=0, dtype="complex64"), "2.12", "15.0", "either"),
+    *routed(call("aten::cumsum", self=SMALL, dim=0, dtype=None), "2.12 graph"),
+    *routed(call("aten::cumsum", self=WAVES, dim=0, dtype=None), "2.12 metal"),
+    *routed(call("aten::cumsum", self=SMALL, dim=0, dtype="complex64"), "2.12 either"),
     # Unique.mm, _unique_impl_mps
-    (call("aten::_unique2", self=SMALL), "2.15", "15.0", "metal"),
-    (call("aten::unique_consecutive", self=SMALL, dim=None), "2.15", "15.0", "metal"),
-    (call("aten::unique_consecutive", self=SMALL, dim=0), "2.15", "15.0", "graph"),
-    (call("aten::unique_dim_consecutive", self=SMALL, dim=0), "2.15", "15.0", "graph"),
+    *routed(call("aten::_unique2", self=SMALL), "2.15 metal"),
+    *routed(call("aten::unique_consecutive", self=SMALL, dim=None), "2.15 metal"),
+    *routed(call("aten::unique_consecutive", self=SMALL, dim=0), "2.15 graph"),
+    *routed(call("aten::unique_dim_consecutive", self=SMALL, dim=0), "2.15 graph"),
     # ReduceOps.mm, std_mean_mps: both ways in each call
-    (call("aten::std_mean.correction", self=SMALL), "2.15", "15.0", "either"),
+    *routed(call("aten::std_mean.correction", self=SMALL), "2.15 either"),
     # Distance.cpp, cdist_impl
-    (call("aten::_cdist_forward", x1=SMALL, x2=SMALL, p=2.0, compute_mode=None), "2.15", "15.0", "metal"),
-    (call("aten::_cdist_forward", x1=SMALL, x2=TALL, p=2.0, compute_mode=None), "2.15", "15.0", "either"),
-    (call("aten::_cdist_forward", x1=SMALL, x2=TALL, p=1.0, compute_mode=None), "2.13", "15.0", "metal"),
+    *routed(call("aten::_cdist_forward", x1=SMALL, x2=SMALL, p=2.0, compute_mode=None), "2.15 metal"),
+    *routed(call("aten::_cdist_forward", x1=SMALL, x2=TALL, p=2.0, compute_mode=None), "2.15 either"),
+    *routed(call("aten::_cdist_forward", x1=SMALL, x2=TALL, p=1.0, compute_mode=None), "2.13 metal"),
     # Attention.mm, _scaled_dot_product_attention_math_mps
-    (attend(4, 64), "2.12", "15.0", "metal"),
-    (attend(4, 256), "2.12", "15.0", "graph"),
-    (attend(4, 64, is_causal=True), "2.12", "15.0", "graph"),
-    (attend(16, 64), "2.12", "15.0", "graph"),
-    (attend(4, 64, attn_mask=tensor(4, 16)), "2.12", "15.0", "graph"),
-    (attend(16, 64), "2.13", "15.0", "metal"),
-    (attend(16, 80, dtype="bfloat16"), "2.15", "15.0", "metal"),
-    (attend(4, 80), "2.15", "15.0", "graph"),
-    (attend(4, 256), "2.15", "15.0", "metal"),
-    (attend(16, 40), "2.15", "15.0", "graph"),
-    (attend(16, 64, values=128), "2.15", "15.0", "graph"),
-    (attend(16, 64, attn_mask=tensor(16, 16, dtype="float16")), "2.15", "15.0", "graph"),
-    (attend(16, 64, attn_mask=tensor(16, 16, dtype="bool")), "2.15", "15.0", "metal"),
-    (attend(4, 64, is_causal=True, attn_mask=tensor(4, 16)), "2.15", "15.0", "graph"),
+    *routed(attend(4, 64), "2.12 metal"),
+    *routed(attend(4, 256), "2.12 graph", "2.15 metal"),
+    *routed(attend(4, 64, is_causal=True), "2.12 graph"),
+    *routed(attend(16, 64), "2.12 graph", "2.13 metal"),
+    *routed(attend(4, 64, attn_mask=tensor(4, 16)), "2.12 graph"),
+    *routed(attend(16, 80, dtype="bfloat16"), "2.15 metal"),
+    *routed(attend(4, 80), "2.15 graph"),
+    *routed(attend(16, 40), "2.15 graph"),
+    *routed(attend(16, 64, values=128), "2.15 graph"),
+    *routed(attend(16, 64, attn_mask=tensor(16, 16, dtype="float16")), "2.15 graph"),
+    *routed(attend(16, 64, attn_mask=tensor(16, 16, dtype="bool")), "2.15 metal"),
+    *routed(attend(4, 64, is_causal=True, attn_mask=tensor(4, 16)), "2.15 graph"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("made", "torch", "macos", "kind"), CONDITIONS)
+@pytest.mark.parametrize(("op_call", "torch", "macos", "kind"), CONDITIONS)
 def test_a_condition_of_the_sources_chooses_the_route_of_a_call(
-    made: OpCall, torch: str, macos: str, kind: str
+    op_call: OpCall, torch: str, macos: str, kind: str
 ) -> None:
     target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
-    assert routes(load()).of_call(made, target) == kind
+    assert routes(load()).of_call(op_call, target) == kind
 
 
 def test_each_entry_has_calls_that_go_each_of_its_ways() -> None:
-    tried = {(made.op, Version.parse(torch), kind) for made, torch, _, kind in CONDITIONS}
+    tried = {(op_call.op, Version.parse(torch), kind) for op_call, torch, _, kind in CONDITIONS}
     # A statement takes the calls that the CPU computes.
     untried = [
         (choice.ops[0], str(choice.torch), way.route)

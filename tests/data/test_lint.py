@@ -212,6 +212,6 @@ def test_a_release_of_the_evidence_that_is_unknown_or_outside_of_the_span_is_nam
     made: Path,
 ) -> None:
     evidence = {"kind": "issue", "where": "https://x.org/1", "reported": ["2.4"], "mended": "2.99"}
-    told = problems(made, statement("mm-fails", evidence=[evidence]))
-    assert [text for text in told if "releases.yaml has no release 2.99" in text]
-    assert [text for text in told if "reported on 2.4, outside of the span" in text]
+    texts = problems(made, statement("mm-fails", evidence=[evidence]))
+    assert [text for text in texts if "releases.yaml has no release 2.99" in text]
+    assert [text for text in texts if "reported on 2.4, outside of the span" in text]

@@ -19,9 +19,9 @@ def test_every_size_has_figures_for_every_macos() -> None:
     assert [mac.memory for mac in macs] == [8, 16, 18, 24, 32, 36, 48, 64, 96, 128, 192, 256, 512]
     for mac in macs:
         for major in MACOS_MAJORS:
-            known = mac.on(Version(major))
-            assert mac.memory * GIB / 2 < known.nbytes < mac.memory * GIB * 0.9
-            assert known.buffer < known.nbytes
+            figures = mac.on(Version(major))
+            assert mac.memory * GIB / 2 < figures.nbytes < mac.memory * GIB * 0.9
+            assert figures.buffer < figures.nbytes
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def test_a_proposal_is_shown_and_then_applied(
         # Seconds; the second time it is the real one.
         patch.setattr(merging, "lint", lambda _: 0)
         assert cli.invoke(["lists", "merge", *flags]) == 0
-    shown = capsys.readouterr()
-    assert "+  - id: seen-sin-raises" in shown.out
-    assert "+  # what was seen" in shown.out
+    printed = capsys.readouterr()
+    assert "+  - id: seen-sin-raises" in printed.out
+    assert "+  # what was seen" in printed.out
     assert not (directory / "limitations" / merging.FILE).exists()
     assert cli.invoke(["lists", "merge", "--apply", *flags]) == 0
     written, problems = read_written(directory)

@@ -242,7 +242,7 @@ def test_no_directory_holds_no_statements(tmp_path: Path) -> None:
 
 
 def test_the_statements_on_an_operator() -> None:
-    made = CuratedStatements(
+    statements = CuratedStatements(
         [
             make_statement("exact", ops=("aten::add.Tensor",)),
             make_statement("all", ops=("*",)),
@@ -250,12 +250,16 @@ def test_the_statements_on_an_operator() -> None:
             make_statement("old", ops=("aten::add.Tensor",), torch=Span(until=Version(2, 10))),
         ]
     )
-    ids = [item.id for item in made.for_op("aten::add.Tensor")]
+    ids = [item.id for item in statements.for_op("aten::add.Tensor")]
     assert ids == ["all", "exact", "glob", "old"]
-    assert [item.id for item in made.for_op("aten::add.Tensor", "2.10")] == ["all", "exact", "glob"]
-    assert [item.id for item in made.for_op("aten::add.Tensor", "2.9")] == ids
-    assert [item.id for item in made.for_op("aten::add.out")] == ["all", "glob"]
-    assert [item.id for item in made.for_op("aten::addmm")] == ["all"]
+    assert [item.id for item in statements.for_op("aten::add.Tensor", "2.10")] == [
+        "all",
+        "exact",
+        "glob",
+    ]
+    assert [item.id for item in statements.for_op("aten::add.Tensor", "2.9")] == ids
+    assert [item.id for item in statements.for_op("aten::add.out")] == ["all", "glob"]
+    assert [item.id for item in statements.for_op("aten::addmm")] == ["all"]
 
 
 def test_the_index_says_what_the_yaml_says(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ kernel void plain (device int* out) {}
 
 
 def test_names_are_host_names_and_plain_functions() -> None:
-    found = metal_source.functions(b"other\0" + TEXT + b"\0more")
-    assert [each.name for each in found] == ["cross_8bit_float", "cross_8bit_half", "plain"]
-    assert all(each.digest and not each.bitcode for each in found)
+    functions = metal_source.functions(b"other\0" + TEXT + b"\0more")
+    assert [each.name for each in functions] == ["cross_8bit_float", "cross_8bit_half", "plain"]
+    assert all(each.digest and not each.bitcode for each in functions)
 
 
 def test_a_macro_that_grows_without_end_is_refused() -> None:

@@ -401,8 +401,8 @@ def test_a_casting_kernel_that_names_one_dtype_writes_what_its_functor_gives(
 def test_numbers_take_the_type_of_the_argument_that_they_are_bound_to() -> None:
     sizes = air.KernelParameter(kind="air.buffer", name="sizes", type="ulong2", size=16)
     flag = air.KernelParameter(kind="air.buffer", name="flag", type="bool", size=1)
-    one = launch.Launch({"sizes": (2, 3), "flag": True, "unheard": 1}, 1, {})
-    bound = [launch._memory(argument, one) for argument in (sizes, flag)]
+    bound_numbers = launch.Launch({"sizes": (2, 3), "flag": True, "unheard": 1}, 1, {})
+    bound = [launch._memory(argument, bound_numbers) for argument in (sizes, flag)]
     assert [(tensor.dtype, tensor.tolist()) for tensor in bound if tensor is not None] == [
         (torch.int64, [2, 3]),
         (torch.bool, True),
@@ -411,8 +411,10 @@ def test_numbers_take_the_type_of_the_argument_that_they_are_bound_to() -> None:
 
 def test_a_result_that_nothing_is_bound_to_gets_memory_that_no_value_was_written_to() -> None:
     out = air.KernelParameter(kind="air.buffer", name="out", type="half", size=2)
-    one = launch.Launch({}, 1, {"out": (torch.zeros(2), torch.zeros(2, 3, dtype=torch.float64))})
-    memory = launch._memory(out, one)
+    unbound = launch.Launch(
+        {}, 1, {"out": (torch.zeros(2), torch.zeros(2, 3, dtype=torch.float64))}
+    )
+    memory = launch._memory(out, unbound)
     assert memory is not None
     assert (memory.dtype, tuple(memory.shape), bool((memory != 0).all())) == (
         torch.float16,

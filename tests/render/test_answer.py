@@ -122,10 +122,10 @@ def test_findings_are_grouped_by_what_mends_them() -> None:
 
 def test_many_findings_are_cut_and_all_their_lines_are_named() -> None:
     calls = [call(f"mylib::op{line}", line) for line in range(1, 40)]
-    shown = text(make_report(*calls))
-    assert "Check 39 lines: model.py:1, 2, 3, 4, 5, 6, 7, 8 and 31 more" in shown
-    assert "and 34 more findings (-v shows all)" in shown
-    assert len(shown.splitlines()) <= 30
+    page = text(make_report(*calls))
+    assert "Check 39 lines: model.py:1, 2, 3, 4, 5, 6, 7, 8 and 31 more" in page
+    assert "and 34 more findings (-v shows all)" in page
+    assert len(page.splitlines()) <= 30
 
 
 def test_notes_are_named_and_only_verbose_shows_them() -> None:
@@ -149,8 +149,8 @@ def test_a_section_is_shown_where_it_is_picked(name: str) -> None:
         "evidence": "Evidence",
     }
     for other, title in titles.items():
-        shown = f"\n{title}" in text(REPORTS["everything"], name)
-        assert shown == (other == name)
+        has_title = f"\n{title}" in text(REPORTS["everything"], name)
+        assert has_title == (other == name)
         assert f"\n{title}" in as_text(document(REPORTS["everything"]))
 
 

@@ -48,13 +48,13 @@ def embedded_data(page: str) -> Any:
 
 def unet(calls: int) -> Report:
     """Blocks of five calls in modules of modules, some of them on the CPU, with a skip connection each."""
-    made = []
+    trace_calls = []
     for number in range(calls):
         block = number // 5
         inputs = [spec(max(0, number - 1), shape=(1, 320, 64, 64))]
         inputs += [spec(max(0, number - 40), shape=(1, 320, 64, 64))] if number % 5 == 0 else []
         op = "aten::foo" if number % 97 == 96 else ("aten::mm", "aten::relu")[number % 2]
-        made.append(
+        trace_calls.append(
             call(
                 op,
                 number % 5 + 1,
@@ -63,7 +63,7 @@ def unet(calls: int) -> Report:
                 module=f"down_blocks.{block // 10}.resnets.{block % 10}.conv{number % 5}",
             )
         )
-    return make_report(*made)
+    return make_report(*trace_calls)
 
 
 @pytest.mark.parametrize("name", REPORTS)

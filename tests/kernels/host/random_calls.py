@@ -21,12 +21,15 @@ MOVED = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool, torch.compl
 class Draw(random.Random):
     """Draws the parts of a call."""
 
+    def generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.randrange(1 << 30))
+
     def shape(self, dims: int, most: int = 9) -> list[int]:
         return [self.randint(1, most) for _ in range(dims)]
 
     def tensor(self, shape: list[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """A tensor that is contiguous, transposed, or has every second column of another."""
-        seeded = torch.Generator().manual_seed(self.randrange(1 << 30))
+        seeded = self.generator()
         layout = self.choice(("plain", "plain", "turned", "second")) if len(shape) > 1 else "plain"
         wide = list(shape)
         if layout == "turned":
@@ -43,8 +46,7 @@ class Draw(random.Random):
         return whole[..., ::2] if layout == "second" else whole
 
     def places(self, shape: list[int], size: int, dtype: torch.dtype = torch.int64) -> Tensor:
-        seeded = torch.Generator().manual_seed(self.randrange(1 << 30))
-        return torch.randint(0, size, shape, generator=seeded).to(dtype)
+        return torch.randint(0, size, shape, generator=self.generator()).to(dtype)
 
 
 def _along(draw: Draw) -> tuple[list[int], int, list[int]]:
@@ -64,7 +66,7 @@ def gather(draw: Draw) -> Drawn:
 
 def _distinct(draw: Draw, index: list[int], dim: int, size: int) -> Tensor:
     """Indices without duplicates along a dimension, so that the order of writes is nothing."""
-    order = torch.rand([*index[:dim], size, *index[dim + 1 :]], generator=torch.Generator().manual_seed(draw.randrange(1 << 30)))  # fmt: skip
+    order = torch.rand([*index[:dim], size, *index[dim + 1 :]], generator=draw.generator())
     return order.argsort(dim).narrow(dim, 0, index[dim])
 
 
@@ -380,8 +382,8 @@ CALLS: dict[str, Callable[[Draw], Drawn]] = {
     for each in (
         gather, scatter, scatter_add, scatter_reduce, index, index_put, index_select, embedding,
         embedding_dense_backward, index_add, index_copy, index_fill, masked_fill, cat, stack, constant_pad_nd, tril,
-        fill, arange, glu, norm, native_group_norm, native_group_norm_backward, nll_loss_forward, nll_loss_backward, sort,
-        sort_long, topk, kthvalue, max_pool3d_with_indices_backward, native_dropout_backward, flip, _safe_softmax,
+        fill, arange, glu, norm, native_group_norm, native_group_norm_backward, nll_loss_forward, nll_loss_backward,
+        sort, sort_long, topk, kthvalue, max_pool3d_with_indices_backward, native_dropout_backward, flip, _safe_softmax,
         max_dim,
     )
 }  # fmt: skip

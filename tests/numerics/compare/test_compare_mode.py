@@ -121,13 +121,15 @@ def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
     wanted = functional.scaled_dot_product_attention(q, k, v, bias, is_causal=is_causal)
     grad = torch.randn_like(wanted)
     gradients = torch.autograd.grad(wanted, (q, k, v), grad)
-    given = {
+    arguments = {
         "query": q, "key": k, "value": v, "attn_bias": bias, "dropout_p": 0.0, "is_causal": is_causal,
         "scale": None, "grad_out": grad,
     }  # fmt: skip
-    (result,) = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](given)
+    (result,) = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](arguments)
     assert torch.allclose(result, wanted)
-    back = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](given)
+    back = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](
+        arguments
+    )
     for item, other in zip(back, gradients, strict=True):
         assert torch.allclose(item, other)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
@@ -52,11 +53,9 @@ class Transformer(nn.Module):
 class Recurrent(nn.Module):
     def __init__(self, kind: type[nn.LSTM | nn.GRU]) -> None:
         super().__init__()
-        self.words, self.cells, self.head = (
-            nn.Embedding(50, 16),
-            kind(16, 16, batch_first=True),
-            nn.Linear(16, 50),
-        )
+        self.words = nn.Embedding(50, 16)
+        self.cells = kind(16, 16, batch_first=True)
+        self.head = nn.Linear(16, 50)
 
     def forward(self, tokens: Tensor) -> Tensor:
         head: Tensor = self.head(self.cells(self.words(tokens))[0])
@@ -68,10 +67,8 @@ class Experts(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.experts = (
-            nn.Linear(16, 4),
-            nn.ModuleList(nn.Linear(16, 16) for _ in range(4)),
-        )
+        self.gate = nn.Linear(16, 4)
+        self.experts = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
 
     def forward(self, x: Tensor) -> Tensor:
         weight, chosen = self.gate(x).softmax(-1).topk(2, -1)
@@ -199,36 +196,69 @@ def numbers(*shape: int) -> Callable[[], Tensor]:
     return lambda: torch.randn(shape, generator=torch.Generator().manual_seed(3))
 
 
-Model = tuple[Callable[[], nn.Module], Callable[[], Tensor], Callable[[Tensor], Tensor]]
-MODELS: dict[str, Model] = {
-    "perceptron": (_net(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)), numbers(8, 16), classes),
-    "deep perceptron": (_net(nn.Linear(16, 32), nn.LayerNorm(32), nn.LeakyReLU(), nn.Linear(32, 4), nn.LogSoftmax(-1)), numbers(8, 16), squares),
-    "autoencoder": (_net(nn.Linear(16, 4), nn.Tanh(), nn.Linear(4, 16), nn.Sigmoid()), numbers(8, 16), squares),
-    "small images": (_net(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)), numbers(2, 3, 8, 8), classes),
-    "hard images": (_net(nn.Conv2d(3, 8, 3, groups=1), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Hardsigmoid(), nn.Linear(8, 4)), numbers(2, 3, 8, 8), classes),
-    "larger images": (_net(nn.Upsample(scale_factor=2.0, mode="bicubic"), nn.Conv2d(3, 4, 3), nn.PReLU(), nn.PixelShuffle(2)), numbers(2, 3, 6, 6), squares),
-    "style": (_net(nn.ReplicationPad2d(2), nn.Conv2d(3, 4, 5), nn.InstanceNorm2d(4), nn.ELU(), nn.Upsample(scale_factor=2.0)), numbers(2, 3, 8, 8), squares),
-    "sound": (_net(nn.Conv1d(1, 4, 5), nn.ReLU(), nn.ConstantPad1d(2, 0.5), nn.Conv1d(4, 4, 3), nn.Softplus()), numbers(2, 1, 40), squares),
-    "volumes": (_net(nn.Conv3d(1, 2, 3), nn.ReLU(), nn.MaxPool3d(2), nn.Flatten(), nn.Linear(54, 4)), numbers(2, 1, 8, 8, 8), classes),
-    "u-net": (UNet, numbers(2, 3, 8, 8), squares),
-    "language": (lambda: Transformer(32, 1, 100), tokens(2, 12), classes),
-    "sentences": (lambda: Transformer(32, 1, 100, causal=False), tokens(2, 12), classes),
-    "rotary": (Rotary, numbers(2, 9, 32), squares),
-    "masked": (Masked, numbers(2, 9, 16), squares),
-    "lstm": (lambda: Recurrent(nn.LSTM), tokens(2, 9), classes),
-    "gru": (lambda: Recurrent(nn.GRU), tokens(2, 9), classes),
-    "gated": (_net(nn.Linear(16, 32), nn.GLU(), nn.Linear(16, 4)), numbers(8, 16), classes),
-    "experts": (Experts, numbers(12, 16), squares),
-    "graph": (Graph, numbers(9, 8), classes),
-    "recommender": (Recommender, tokens(9, 2), squares),
+class SmallModel(NamedTuple):
+    """How a model is made, what it gets, and its loss."""
+
+    build: Callable[[], nn.Module]
+    values: Callable[[], Tensor]
+    loss: Callable[[Tensor], Tensor]
+
+
+MODELS = {
+    "perceptron": SmallModel(_net(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)), numbers(8, 16), classes),
+    "deep perceptron": SmallModel(
+        _net(nn.Linear(16, 32), nn.LayerNorm(32), nn.LeakyReLU(), nn.Linear(32, 4), nn.LogSoftmax(-1)),
+        numbers(8, 16), squares,
+    ),
+    "autoencoder": SmallModel(
+        _net(nn.Linear(16, 4), nn.Tanh(), nn.Linear(4, 16), nn.Sigmoid()),
+        numbers(8, 16), squares,
+    ),
+    "small images": SmallModel(
+        _net(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 4)),
+        numbers(2, 3, 8, 8), classes,
+    ),
+    "hard images": SmallModel(
+        _net(nn.Conv2d(3, 8, 3, groups=1), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            nn.Hardsigmoid(), nn.Linear(8, 4)),
+        numbers(2, 3, 8, 8), classes,
+    ),
+    "larger images": SmallModel(
+        _net(nn.Upsample(scale_factor=2.0, mode="bicubic"), nn.Conv2d(3, 4, 3), nn.PReLU(), nn.PixelShuffle(2)),
+        numbers(2, 3, 6, 6), squares,
+    ),
+    "style": SmallModel(
+        _net(nn.ReplicationPad2d(2), nn.Conv2d(3, 4, 5), nn.InstanceNorm2d(4), nn.ELU(),
+            nn.Upsample(scale_factor=2.0)),
+        numbers(2, 3, 8, 8), squares,
+    ),
+    "sound": SmallModel(
+        _net(nn.Conv1d(1, 4, 5), nn.ReLU(), nn.ConstantPad1d(2, 0.5), nn.Conv1d(4, 4, 3), nn.Softplus()),
+        numbers(2, 1, 40), squares,
+    ),
+    "volumes": SmallModel(
+        _net(nn.Conv3d(1, 2, 3), nn.ReLU(), nn.MaxPool3d(2), nn.Flatten(), nn.Linear(54, 4)),
+        numbers(2, 1, 8, 8, 8), classes,
+    ),
+    "u-net": SmallModel(UNet, numbers(2, 3, 8, 8), squares),
+    "language": SmallModel(lambda: Transformer(32, 1, 100), tokens(2, 12), classes),
+    "sentences": SmallModel(lambda: Transformer(32, 1, 100, causal=False), tokens(2, 12), classes),
+    "rotary": SmallModel(Rotary, numbers(2, 9, 32), squares),
+    "masked": SmallModel(Masked, numbers(2, 9, 16), squares),
+    "lstm": SmallModel(lambda: Recurrent(nn.LSTM), tokens(2, 9), classes),
+    "gru": SmallModel(lambda: Recurrent(nn.GRU), tokens(2, 9), classes),
+    "gated": SmallModel(_net(nn.Linear(16, 32), nn.GLU(), nn.Linear(16, 4)), numbers(8, 16), classes),
+    "experts": SmallModel(Experts, numbers(12, 16), squares),
+    "graph": SmallModel(Graph, numbers(9, 8), classes),
+    "recommender": SmallModel(Recommender, tokens(9, 2), squares),
 }  # fmt: skip
 
 
 def train(name: str, device: str) -> None:
     """One step of training: forward, loss, backward, optimizer."""
     torch.manual_seed(1)
-    build, values, loss_of = MODELS[name]
-    model = build().to(device)
+    small = MODELS[name]
+    model = small.build().to(device)
     optimizer = torch.optim.AdamW(model.parameters())
-    loss_of(model(values().to(device))).backward()  # type: ignore[no-untyped-call]
+    small.loss(model(small.values().to(device))).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
