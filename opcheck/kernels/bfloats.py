@@ -7,15 +7,21 @@ digits and two.
 
 import re
 import struct
+from typing import NamedTuple
 
 _TYPE = r"(?P<t>bfloat|<\d+ x bfloat>)"
 _TOKEN = re.compile(r"\bbfloat\b")
-#: What each instruction becomes: a call of a function with a name, of operands with types.
-_BINARY = re.compile(rf"= (?P<op>fadd|fsub|fmul|fdiv|frem) {_TYPE} (?P<a>[^,]+), (?P<b>.+)")
-_COMPARED = re.compile(rf"= fcmp (?P<op>\w+) {_TYPE} (?P<a>[^,]+), (?P<b>.+)")
-_NEGATED = re.compile(rf"= fneg {_TYPE} (?P<a>.+)")
-_FROM = re.compile(rf"= (?P<op>fpext|fptosi|fptoui) {_TYPE} (?P<a>\S+) to (?P<u>.+)")
-_TO = re.compile(rf"= (?P<op>fptrunc|sitofp|uitofp) (?P<u><\d+ x \w+>|\w+) (?P<a>\S+) to {_TYPE}")
+#: By kind the instructions that become calls: of operands a and b, in the type t, from or to the type u.
+_INSTRUCTIONS = {
+    kind: re.compile(pattern)
+    for kind, pattern in {
+        "binary": rf"= (?P<op>fadd|fsub|fmul|fdiv|frem) {_TYPE} (?P<a>[^,]+), (?P<b>.+)",
+        "compare": rf"= fcmp (?P<op>\w+) {_TYPE} (?P<a>[^,]+), (?P<b>.+)",
+        "negate": rf"= (?P<op>fneg) {_TYPE} (?P<a>.+)",
+        "from": rf"= (?P<op>fpext|fptosi|fptoui) {_TYPE} (?P<a>\S+) to (?P<u>.+)",
+        "to": rf"= (?P<op>fptrunc|sitofp|uitofp) (?P<u><\d+ x \w+>|\w+) (?P<a>\S+) to {_TYPE}",
+    }.items()
+}
 _NUMBER = r"(?P<n>[-+]?\d+\.\d*(?:e[-+]?\d+)?|0x[0-9A-F]{16}|0xR[0-9A-F]{4})"
 #: Numbers that are bfloats wherever they are, by their type before them, and in a choice by the way.
 _NUMBERS = (
@@ -66,10 +72,10 @@ def _line(line: str, functions: dict[str, str]) -> str:
         line = pattern.sub(_replace_number, line)
     if "= phi bfloat" in line:
         return _CHOICE.sub(_replace_number, line)
-    for pattern in (_BINARY, _COMPARED, _NEGATED, _FROM, _TO):
+    for kind, pattern in _INSTRUCTIONS.items():
         match = pattern.search(line)
         if match:
-            return line[: match.start()] + _call(match, functions)
+            return line[: match.start()] + _call(kind, match, functions)
     return line
 
 
@@ -94,48 +100,63 @@ def _operand(operand: str) -> str:
     return _integer(match["n"]) if match else operand
 
 
-def _call(match: re.Match[str], functions: dict[str, str]) -> str:
+class SoftFunction(NamedTuple):
+    """A function in place of an instruction; types are letters that ``_types`` replaces."""
+
+    name: str
+    #: the types of each operand and of the result
+    operand: str
+    result: str
+    lines: list[str]
+
+
+def _function(
+    kind: str, op: str, other: str, lanes: int, functions: dict[str, str]
+) -> SoftFunction:
+    """Return the function that an instruction becomes, of %x and %y in float or of %a, and add its constants."""
+    name = f"opcheck.{op}.{_label(lanes)}{'.' + re.sub('[^a-z0-9]', '', other) if other else ''}"
+    narrowed = f"%r = {_SHORT.format('f')}"
+    of_float = other in {"float", _kind_of("float", lanes)}
+    if kind == "binary":
+        return SoftFunction(name, "S", "S", [f"%f = {op} F %x, %y", narrowed])
+    if kind == "negate":
+        return SoftFunction(name, "S", "S", ["%r = xor S %a, {-32768}"])
+    if kind == "from":
+        line = "%r = bitcast F %x to F" if of_float else f"%r = {op} F %x to {other}"
+        return SoftFunction(name, "S", other, [line])
+    if kind == "to":
+        line = "%f = bitcast F %a to F" if of_float else f"%f = {op} {other} %a to F"
+        return SoftFunction(name, other, "S", [line, narrowed])
+    # LLVM compares bits, with denormals that the processor takes for zero; a product it compares as a float.
+    factor = f"@opcheck.one.{_label(lanes)}"
+    ones = "splat (float 1.0)" if lanes else "1.0"
+    functions[factor] = f"{factor} = global {_kind_of('float', lanes)} {ones}"
+    products = (f"%{each}0 = fmul F %{each}, %one" for each in "xy")
+    lines = [f"%one = load F, ptr {factor}", *products, f"%r = fcmp {op} F %x0, %y0"]
+    return SoftFunction(f"opcheck.fcmp.{op}.{_label(lanes)}", "S", "B", lines)
+
+
+def _call(kind: str, match: re.Match[str], functions: dict[str, str]) -> str:
     """Return the call in place of an instruction, and add what it calls."""
     groups = match.groupdict()
     count = re.match(r"<(\d+) x", groups["t"])
     lanes = int(count[1]) if count else 0
-    op, other = groups.get("op") or "fneg", groups.get("u", "")
-    name = f"opcheck.{op}.{_label(lanes)}{'.' + re.sub('[^a-z0-9]', '', other) if other else ''}"
     operands = [_operand(groups[each]) for each in "ab" if groups.get(each)]
-    result, of = "S", "S"
-    narrowed = f"%r = {_SHORT.format('f')}"
-    of_float = other in {"float", _kind_of("float", lanes)}
-    if match.re is _BINARY:
-        body = [f"%f = {op} F %x, %y", narrowed]
-    elif match.re is _COMPARED:
-        result, name = "B", f"opcheck.fcmp.{op}.{_label(lanes)}"
-        # LLVM compares bits, with denormals that the processor takes for zero; a product it compares as a float.
-        kind, one = _kind_of("float", lanes), f"@opcheck.one.{_label(lanes)}"
-        ones = "splat (float 1.0)" if lanes else "1.0"
-        functions[one] = f"{one} = global {kind} {ones}"
-        body = [f"%one = load F, ptr {one}", *(f"%{each}0 = fmul F %{each}, %one" for each in "xy")]
-        body.append(f"%r = fcmp {op} F %x0, %y0")
-    elif match.re is _NEGATED:
-        body = ["%r = xor S %a, {-32768}"]
-    elif match.re is _FROM:
-        result = other
-        body = ["%r = bitcast F %x to F" if of_float else f"%r = {op} F %x to {other}"]
-    else:
-        of = other
-        body = ["%f = bitcast F %a to F" if of_float else f"%f = {op} {other} %a to F", narrowed]
-    if of == "S" and match.re is not _NEGATED:
+    called = _function(kind, groups["op"], groups.get("u", ""), lanes, functions)
+    lines = called.lines
+    if called.operand == "S" and kind != "negate":
         widened = [f"%{to} = {_WIDE.format(source)}" for to, source in zip("xy", "ab", strict=True)]
-        body = [*widened[: len(operands)], *body]
-    head = ", ".join(f"{of} %{each}" for each in "ab"[: len(operands)])
-    lines = "".join(f"  {line}\n" for line in [*body, f"ret {result} %r"])
-    for function, made_of, passed, returned in (
+        lines = [*widened[: len(operands)], *lines]
+    head = ", ".join(f"{called.operand} %{each}" for each in "ab"[: len(operands)])
+    body = "".join(f"  {line}\n" for line in [*lines, f"ret {called.result} %r"])
+    for function, conversion, parameter, returned in (
         ("opcheck.wide", _WIDEN, "S %x", "F"), ("opcheck.narrow", _NARROW, "F %x", "S")
     ):  # fmt: skip
         full = f"{function}.{_label(lanes)}"
-        functions.setdefault(full, _define(full, returned, passed, made_of, lanes))
-    functions.setdefault(name, _define(name, result, head, lines, lanes))
-    passed = ", ".join(f"{_types(of, lanes)} {operand}" for operand in operands)
-    return f"= call {_types(result, lanes)} @{name}({passed})"
+        functions.setdefault(full, _define(full, returned, parameter, conversion, lanes))
+    functions.setdefault(called.name, _define(called.name, called.result, head, body, lanes))
+    passed = ", ".join(f"{_types(called.operand, lanes)} {operand}" for operand in operands)
+    return f"= call {_types(called.result, lanes)} @{called.name}({passed})"
 
 
 def _label(lanes: int) -> str:

@@ -214,7 +214,9 @@ class Kernel:
         self._engine, self._dispatch = engine, dispatch
         #: The places of the buffers, by their names.
         self.places = {
-            argument.name: _place(argument) for argument in compiled.arguments if argument.is_buffer
+            argument.name: lowering.place_of(argument)
+            for argument in compiled.arguments
+            if argument.is_buffer
         }
         entry = "opcheck.body" if dispatch else "opcheck.grid"
         self._address = engine.get_function_address(entry)
@@ -323,11 +325,6 @@ class ArrangedLaunch:
         """
         if not self._is_empty:
             self.kernel.execute(self)
-
-
-def _place(argument: air.KernelParameter) -> int:
-    shift = lowering.THREADGROUP_PLACE if argument.space == air.THREADGROUP else 0
-    return argument.location + shift
 
 
 def _three(extents: Sequence[int]) -> tuple[int, int, int]:

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opcheck.kernels import intrinsics, lowering
-from opcheck.kernels.air import CONSTANT, THREADGROUP, KernelParameter
-from opcheck.kernels.lowering import THREADGROUP_PLACE
+from opcheck.kernels.air import CONSTANT, KernelParameter
 
 _V = r"%[\w.$-]+"
 _WAIT = re.compile(
@@ -309,16 +308,9 @@ class Splitter:
         loads = []
         for place, argument in enumerate(self._arguments):
             if argument.is_buffer:
-                at = argument.location + THREADGROUP_PLACE * (argument.space == THREADGROUP)
-                loads += [
-                    f"  %b{place} = getelementptr ptr, ptr %buffers, i32 {at}",
-                    f"  %p{place} = load ptr, ptr %b{place}",
-                ]
+                loads += lowering.load_pointer(place, argument)
         for number in range(lowering.NUMBERS):
-            loads += [
-                f"  %a{number} = getelementptr i32, ptr %numbers, i32 {number}",
-                f"  %n{number} = load i32, ptr %a{number}",
-            ]
+            loads += lowering.load_number(number, number)
         passed = ", ".join([*_pointers(self._arguments), *_numbers(""), _PASSED])
         states = range(len(self._places))
         return _DISPATCH.format(

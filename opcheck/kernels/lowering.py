@@ -125,8 +125,8 @@ def lower(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> Lower
     text += divisions + intrinsics.HELPERS["opcheck.grid"]
     text += intrinsics.helpers(text)
     for line in intrinsics.declarations(text).splitlines():
-        known = _FUNCTION.search(line) if line.startswith("declare") else None
-        kept.setdefault(known[1] if known else line, line)
+        function_name = _FUNCTION.search(line) if line.startswith("declare") else None
+        kept.setdefault(function_name[1] if function_name else line, line)
     together = bool(_TOGETHER.search(text))
     return Lowered(bfloats.soften("\n".join([text, *kept.values(), ""])), (), together, fusible)
 
@@ -296,23 +296,37 @@ def number_of(argument: KernelParameter) -> int:
     return number
 
 
+def place_of(argument: KernelParameter) -> int:
+    """Return the place of a buffer among the pointers of a launch."""
+    return argument.location + THREADGROUP_PLACE * (argument.space == THREADGROUP)
+
+
+def load_pointer(place: int, argument: KernelParameter) -> list[str]:
+    """Return the lines that read the address of an argument, %p and its place."""
+    return [
+        f"  %b{place} = getelementptr ptr, ptr %buffers, i32 {place_of(argument)}",
+        f"  %p{place} = load ptr, ptr %b{place}",
+    ]
+
+
+def load_number(number: int, label: object) -> list[str]:
+    """Return the lines that read a number of a thread, %n and a label."""
+    return [
+        f"  %a{label} = getelementptr i32, ptr %numbers, i32 {number}",
+        f"  %n{label} = load i32, ptr %a{label}",
+    ]
+
+
 def _body(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
     lines, passed = ["entry:"], []
     for place, (argument, argument_type) in enumerate(parameter_types(text, name, arguments)):
         if argument.is_buffer:
-            at = argument.location + (THREADGROUP_PLACE if argument.space == THREADGROUP else 0)
-            lines += [
-                f"  %b{place} = getelementptr ptr, ptr %buffers, i32 {at}",
-                f"  %p{place} = load ptr, ptr %b{place}",
-            ]
+            lines += load_pointer(place, argument)
             passed.append(f"ptr %p{place}")
             continue
         number = number_of(argument)
         for i in range(3):
-            lines += [
-                f"  %a{place}.{i} = getelementptr i32, ptr %numbers, i32 {number + i}",
-                f"  %n{place}.{i} = load i32, ptr %a{place}.{i}",
-            ]
+            lines += load_number(number + i, f"{place}.{i}")
         lines += position(place, [f"%n{place}.{i}" for i in range(3)], argument_type)
         passed.append(f"{argument_type} %v{place}")
     body = "\n".join([*lines, f"  call void @{name}({', '.join(passed)})", "  ret void"])

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from opcheck.kernels import lane_loops, lowering
-from opcheck.kernels.air import THREADGROUP, KernelParameter
+from opcheck.kernels.air import KernelParameter
 from opcheck.kernels.lowering import Lowered
 
 #: Functions of a double that glibc has for vectors (libmvec).
@@ -192,26 +192,13 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
             lines += lowering.position(place, numbers, kind)
             passed.append(f"{kind} %v{place}")
             continue
-        slot = argument.location + (
-            lowering.THREADGROUP_PLACE if argument.space == THREADGROUP else 0
-        )
-        loads += [
-            f"  %b{place} = getelementptr ptr, ptr %buffers, i32 {slot}",
-            f"  %p{place} = load ptr, ptr %b{place}",
-        ]
+        loads += lowering.load_pointer(place, argument)
         parameters.append(f"ptr noalias %p{place}")
         passed.append(f"ptr %p{place}")
         if (argument.name, argument.type) == ("numel", "uint") and "_dense_" in name:
             most = passed[-1]
     plain = ", ".join(parameter.replace(" noalias", "") for parameter in parameters)
-    fixed = [
-        line
-        for at in (0, 1, 2, 6, 7, 8, *_FIXED)
-        for line in (
-            f"  %a{at} = getelementptr i32, ptr %numbers, i32 {at}",
-            f"  %n{at} = load i32, ptr %a{at}",
-        )
-    ]
+    fixed = [line for at in (0, 1, 2, 6, 7, 8, *_FIXED) for line in lowering.load_number(at, at)]
 
     def rows(label: str, operands: list[str]) -> list[str]:
         call = f"  call void @{name}({', '.join(operands)})\n"
