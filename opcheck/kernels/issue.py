@@ -162,8 +162,8 @@ def _body(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> Iter
     for kind in kinds:
         inputs = ", ".join(kind.sample.inputs)
         cells = (kind.dtype, inputs, kind.sample.result, kind.sample.expected, kind.cpu or "-")
-        told = (cell or "-" for cell in extent(kind.outcomes))
-        yield f"| {' | '.join((*cells, str(len(kind.outcomes)), *told))} |"
+        extents = (cell or "-" for cell in extent(kind.outcomes))
+        yield f"| {' | '.join((*cells, str(len(kind.outcomes)), *extents))} |"
     names = (outcome for kind in kinds for outcome in kind.outcomes)
     yield from (
         "",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels.kernel_records import Sample
+from opcheck.kernels.values import PARTS
 
 #: What a float32 computation may be off in its argument, in units of float32's precision: the
 #: reference moved so far bounds what rounding before the last step can do.
@@ -17,7 +18,6 @@ _DIGITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8, torch.float8
 _GROSS = 1e-2
 #: The search for the simplest wrong input ends after so many.
 _TRIED = 4000
-_PARTS = {torch.complex64: torch.float32, torch.complex32: torch.float16}
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ def _complex(
     value: Tensor, moves: Tensor | None, got: Tensor, allowed: float
 ) -> tuple[Tensor, Tensor]:
     """Judge complex results: each may be off by so much of its modulus, each part by as much as a float."""
-    part = _PARTS[got.dtype]
+    part = PARTS[got.dtype]
     value = value.to(torch.complex128)
     result = got.to(torch.complex128)
     info = torch.finfo(part)

@@ -152,8 +152,8 @@ def function(operation: str) -> Function | None:
     for module in (torch, torch.special, _aten):
         candidate = getattr(module, name, None)
         if callable(candidate):
-            made: Function = candidate
-            return made
+            computed: Function = candidate
+            return computed
     return None
 
 

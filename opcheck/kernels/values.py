@@ -13,7 +13,8 @@ UNTOUCHED = 77
 SEED = 20240
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _HALVES = (torch.float16, torch.bfloat16)
-COMPLEX = (torch.complex64, torch.complex32)
+#: The dtypes of the parts of complex numbers.
+PARTS = {torch.complex64: torch.float32, torch.complex32: torch.float16}
 _FLOAT8 = torch.float8_e4m3fn
 _RANDOM = 400
 _USUAL = 4095
@@ -21,16 +22,16 @@ _USUAL = 4095
 
 def generator(salt: int) -> torch.Generator:
     """Return a generator that is the same every time; each use has its own salt."""
-    made = torch.Generator()
-    made.manual_seed(SEED + salt)
-    return made
+    seeded = torch.Generator()
+    seeded.manual_seed(SEED + salt)
+    return seeded
 
 
 @functools.cache
 def single(dtype: torch.dtype) -> Tensor:
     """Return the values for functions of one argument."""
-    if dtype in COMPLEX:
-        return _complex(dtype, _PARTS)
+    if dtype in PARTS:
+        return _complex(dtype, _VALUES_OF_PARTS)
     if dtype == _FLOAT8:
         return _float8()
     if dtype in _HALVES:
@@ -92,14 +93,14 @@ def _special(dtype: torch.dtype) -> Tensor:
 
 
 #: Parts of the complex values: finite, because what infinities do is not agreed on.
-_PARTS = (
+_VALUES_OF_PARTS = (
     0.0, 1.0, 0.5, 2.0, 0.1, 3.0, 10.0, 100.0, 1e-3, 1e-20, 1e20, 256.0, 300.0, 1000.0, 30000.0
 )  # fmt: skip
 _FEW_PARTS = (0.0, 1.0, 0.5, 2.0, 300.0, 1e-20, 1e20)
 
 
 def _complex(dtype: torch.dtype, parts: tuple[float, ...]) -> Tensor:
-    real = torch.float32 if dtype == torch.complex64 else torch.float16
+    real = PARTS[dtype]
     signed = [p * s for p in parts for s in (1.0, -1.0) if p <= torch.finfo(real).max]
     if real == torch.float16:
         signed = [p for p in signed if p == 0 or abs(p) >= torch.finfo(real).smallest_normal]
@@ -143,7 +144,7 @@ def _random_integers(dtype: torch.dtype, salt: int) -> Tensor:
 @functools.cache
 def few(dtype: torch.dtype) -> Tensor:
     """Return the values whose pairs are tried."""
-    if dtype in COMPLEX:
+    if dtype in PARTS:
         return _complex(dtype, _FEW_PARTS)[: 4 * len(_FEW_PARTS) ** 2]
     if dtype == _FLOAT8:
         return _float8()[[*range(0, 256, 5), 0x80, 0x7E, 0xFE]]  # -0 and the largest of both signs
@@ -156,22 +157,20 @@ def usual(dtype: torch.dtype, salt: int) -> Tensor:
 
     Of integers they are -1000 to 1000, or what the type has of that.
     """
-    made = generator(salt)
-    if dtype in COMPLEX or dtype in FLOATS:
-        sizes = torch.rand(_USUAL, 2, generator=made, dtype=torch.float64) * 6 - 3
-        signs = torch.randint(0, 2, (_USUAL, 2), generator=made) * 2 - 1
+    seeded = generator(salt)
+    if dtype in PARTS or dtype in FLOATS:
+        sizes = torch.rand(_USUAL, 2, generator=seeded, dtype=torch.float64) * 6 - 3
+        signs = torch.randint(0, 2, (_USUAL, 2), generator=seeded) * 2 - 1
         parts = 10**sizes * signs
         if dtype in FLOATS:
             return parts[:, 0].to(dtype)
         parts[::4, 1] = 0
-        return torch.view_as_complex(
-            parts.to(torch.float32 if dtype == torch.complex64 else torch.float16)
-        )
+        return torch.view_as_complex(parts.to(PARTS[dtype]))
     if dtype in {torch.bool, _FLOAT8}:
         return draw(dtype, salt)
     info = torch.iinfo(dtype)
     low, high = max(info.min, -1000), min(info.max, 1000)
-    return torch.randint(low, high + 1, (_USUAL,), generator=made).to(dtype)
+    return torch.randint(low, high + 1, (_USUAL,), generator=seeded).to(dtype)
 
 
 @functools.cache
@@ -179,10 +178,9 @@ def draw(dtype: torch.dtype, salt: int) -> Tensor:
     """Return random values, `2 * _RANDOM` of them, for functions of several arguments."""
     if dtype == torch.bool:
         return torch.randint(0, 2, (2 * _RANDOM,), generator=generator(salt)).bool()
-    if dtype in COMPLEX:
-        real = torch.float32 if dtype == torch.complex64 else torch.float16
+    if dtype in PARTS:
         parts = torch.randn(2 * _RANDOM, 2, generator=generator(salt), dtype=torch.float64) * 3
-        return torch.view_as_complex(parts.to(real))
+        return torch.view_as_complex(parts.to(PARTS[dtype]))
     if dtype in FLOATS:
         scale = torch.tensor([0.01, 1.0, 5.0, 50.0], dtype=torch.float64).repeat(_RANDOM // 2)
         return (
@@ -202,9 +200,8 @@ def random(shape: Sequence[int], dtype: torch.dtype, salt: int = 0) -> Tensor:
     """
     seeded = generator(salt)
     if dtype.is_complex:
-        real = torch.float32 if dtype == torch.complex64 else torch.float16
         drawn = torch.randn(*shape, 2, generator=seeded, dtype=torch.float64)
-        return torch.view_as_complex(drawn.to(real))
+        return torch.view_as_complex(drawn.to(PARTS[dtype]))
     if dtype.is_floating_point:
         drawn = torch.randn(*shape, generator=seeded, dtype=torch.float64)
         if dtype in FLOATS:

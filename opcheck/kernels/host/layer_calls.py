@@ -3,8 +3,6 @@
 The host functions are in GroupNorm.mm, LossOps.mm, UpSample.mm, Pooling.mm, Dropout.mm, SoftMax.mm and Attention.mm.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,19 +1,14 @@
 """Sums over the calls of one operator at one line, in modules that differ by the number of a layer at most."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from opcheck.common.text import any_layer
 from opcheck.common.vocabulary import Phase
 from opcheck.model.records import GroupLocation, RelativeError
-from opcheck.tracing.source_locations import locate
-
-if TYPE_CHECKING:
-    from opcheck.tracing.source_locations import Site
+from opcheck.tracing.source_locations import Site, locate
 
 Value = TypeVar("Value")
 

@@ -3,30 +3,26 @@
 This runs in the child process, because user code runs here.
 """
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from opcheck.capture.child.build import OnMps, without_compiler
+from opcheck.capture.child.inputs.specs import Inputs
 from opcheck.capture.child.loading.fixed_programs import set_training
 from opcheck.capture.child.loading.load import load
 from opcheck.capture.child.run import AsModule, called_with, leave_uncompiled
 from opcheck.capture.child.training import NothingToTrainError, loss_of
+from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError
 from opcheck.common.text import error_text, type_and_text
+from opcheck.numerics.child.float64 import Float64Mode
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker.platform import TimeLimitReached, out_of_memory
-
-if TYPE_CHECKING:
-    from opcheck.capture.child.inputs.specs import Inputs
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.numerics.child.float64 import Float64Mode
-    from opcheck.worker.protocol import Say
+from opcheck.worker.protocol import Say
 
 
 def build_model(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:

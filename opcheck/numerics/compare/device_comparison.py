@@ -68,11 +68,11 @@ def compare(
 
 def _try_reproducer(written: Reproducer, request: CaptureRequest, plan: ComparePlan) -> Reproducer:
     """Return the reproducer, after it was run alone."""
-    given = variables(cpu_fallback=request.cpu_fallback, device=plan.device)
+    chosen = variables(cpu_fallback=request.cpu_fallback, device=plan.device)
     done = run(
         [sys.executable, str(Path(written.path) / "repro.py")],
         _REPRODUCER,
-        environment={**os.environ, **given},
+        environment={**os.environ, **chosen},
     )
     if done.late:
         detail = f"not done after {_REPRODUCER:g} s"

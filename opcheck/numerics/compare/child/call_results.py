@@ -142,13 +142,13 @@ class Clock:
         rows = []
         for op in ops:
             kinds = [kind for (name, _), kind in self._kinds.items() if name == op]
-            known = [calls * cpu for calls, _, cpu in kinds if cpu is not None]
+            of_cpu = [calls * cpu for calls, _, cpu in kinds if cpu is not None]
             rows.append(
                 Time(
                     op=op,
                     calls=sum(calls for calls, _, _ in kinds),
                     device=sum(calls * device for calls, device, _ in kinds),
-                    cpu=sum(known) if len(known) == len(kinds) else None,
+                    cpu=sum(of_cpu) if len(of_cpu) == len(kinds) else None,
                 )
             )
         yield from sorted(rows, key=lambda row: (-row.excess, -row.device, row.op))

@@ -93,14 +93,14 @@ class CompareMode(Float64Mode):
 
     def after_call(self, call: Float64Call, before: Float64Call | str, result: Any) -> None:
         """Judge the call, if the device computes it."""
-        made = call.result_tensors(result)
-        there = (*tensors((call.args, call.kwargs)), *made)
+        results = call.result_tensors(result)
+        there = (*tensors((call.args, call.kwargs)), *results)
         if not any(tensor.device.type == self.device.type for tensor in there):
             self.elsewhere += 1
-        elif isinstance(before, str) or not all(map(can_keep, made)):
+        elif isinstance(before, str) or not all(map(can_keep, results)):
             self._judged(_not_compared(call, before if isinstance(before, str) else LAYOUT))
         else:
-            self._judged(_Judge(before, on_cpu=self.device.type == "cpu").judge(made))
+            self._judged(_Judge(before, on_cpu=self.device.type == "cpu").judge(results))
             if self._compared is not None:
                 self._compared(before)
 

@@ -155,16 +155,16 @@ def in_its_dtype(call: Float64Call) -> list[torch.Tensor] | None:
     try:
         return _on_cpu(call, lambda dtype: dtype)
     except Exception:  # noqa: BLE001 - the CPU lacks the dtype
-        given = tensors(restore((call.args, call.kwargs)))
-    rounded = {tensor.dtype for tensor in given} & _HALVES
+        operands = tensors(restore((call.args, call.kwargs)))
+    rounded = {tensor.dtype for tensor in operands} & _HALVES
     if len(rounded) != 1:
         return None
     (half,) = rounded
     try:
-        made = _on_cpu(call, lambda dtype: torch.float32 if dtype in _HALVES else dtype)
+        results = _on_cpu(call, lambda dtype: torch.float32 if dtype in _HALVES else dtype)
     except Exception:  # noqa: BLE001 - nor that
         return None
-    return [tensor.to(half) if tensor.dtype == torch.float32 else tensor for tensor in made]
+    return [tensor.to(half) if tensor.dtype == torch.float32 else tensor for tensor in results]
 
 
 def sizes(call: Float64Call) -> list[torch.Tensor] | None:

@@ -1,16 +1,15 @@
 """Runs a model on a device, and each call in float64, too.  User code runs here, in the child process."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from opcheck.capture.child.run import leave_uncompiled
+from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
 from opcheck.numerics.child import installed_devices
 from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
@@ -28,10 +27,7 @@ from opcheck.numerics.compare.comparison_records import (
 )
 from opcheck.tracing.torch_private.trees import tree_map_only
 from opcheck.worker.platform import stop_time_limit
-
-if TYPE_CHECKING:
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.worker.protocol import Say
+from opcheck.worker.protocol import Say
 
 _FULL = "products in full precision: TF32 and sums in half precision were turned off"
 _ALONE = "each call was made again from the device's own inputs: what one call loses is not held against the next"

@@ -181,10 +181,10 @@ class KernelCheck:
         total, wrong, kernels = 0, None, ""
         for call in calls:
             bound = self._plans.run(call)
-            found, compared = find_wrong(call, bound)
+            wrong_here, compared = find_wrong(call, bound)
             total, kernels = total + compared, bound.kernels
-            if found and (wrong is None or found.error > wrong.error):
-                wrong = found
+            if wrong_here and (wrong is None or wrong_here.error > wrong.error):
+                wrong = wrong_here
             if self._replaces:
                 self._replace(bound, host.outputs)
         return CheckedCall(kernels, elements, total, wrong)

@@ -1,10 +1,8 @@
 """Runs a model on this machine's CPU, and in float64, too.  User code runs here, in the child process."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +10,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from opcheck.capture.child.build import OnMps
 from opcheck.capture.child.run import leave_uncompiled
+from opcheck.capture.request import CaptureRequest
 from opcheck.model.records import Precision, PrecisionModule, RelativeError
 from opcheck.numerics.child.closeness import distance
 from opcheck.numerics.child.line_tally import digits
@@ -28,10 +27,7 @@ from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.trees import keystr, tensors, tree_flatten_with_path, tree_map
 from opcheck.worker.platform import stop_time_limit
-
-if TYPE_CHECKING:
-    from opcheck.capture.request import CaptureRequest
-    from opcheck.worker.protocol import Say
+from opcheck.worker.protocol import Say
 
 #: lines, gradients and modules that are kept: a report shows the first of them.
 _LINES, _GRADIENTS, _MODULES = 20, 20, 200
@@ -109,11 +105,11 @@ class _Modules:
             return
         entry = self._entries.setdefault(name, _ModuleErrors(type(module).__name__))
         entry.calls += 1
-        read, made = tensors((args, kwargs)), tensors(output)
+        read, results = tensors((args, kwargs)), tensors(output)
         entry.inherited = max(entry.inherited, self._error(read))
-        entry.total = max(entry.total, self._error(made))
+        entry.total = max(entry.total, self._error(results))
         entry.bytes_in += sum(tensor.nbytes for tensor in read)
-        entry.bytes_out += sum(tensor.nbytes for tensor in made)
+        entry.bytes_out += sum(tensor.nbytes for tensor in results)
 
     def _error(self, values: list[torch.Tensor]) -> float:
         return max(

@@ -1,20 +1,14 @@
 """Sums the losses of a run's calls, and makes records of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from opcheck.common.vocabulary import Phase, PrecisionEventKind
-from opcheck.model.records import PrecisionEvent, PrecisionLine
+from opcheck.model.records import GroupLocation, PrecisionEvent, PrecisionLine
 from opcheck.numerics.child.closeness import Distance
 from opcheck.numerics.child.line_tally import LineTally, digits, place
-
-if TYPE_CHECKING:
-    from opcheck.model.records import GroupLocation
-    from opcheck.tracing.source_locations import Site
-
+from opcheck.tracing.source_locations import Site
 
 #: A call with a larger relative error is named: some hundred times the error of a single rounding.
 LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}

@@ -245,21 +245,21 @@ class ShadowMode(Float64Mode):
             self._take_random(call, before, result)
             return
         shadows = self._shadows
-        made = call.result_tensors(result)
+        results = call.result_tensors(result)
         written = {id(tensor) for tensor in call.written_tensors()}
         sources = {memory(tensor) for tensor in tensors((call.args, call.kwargs))}
-        if not written and all(memory(tensor) in sources for tensor in made):
+        if not written and all(memory(tensor) in sources for tensor in results):
             return  # a view that its schema does not call one
-        if not before.reads and not any(map(is_followed, made)):
+        if not before.reads and not any(map(is_followed, results)):
             return
-        exact = before.exact if written else self._exact(call, like=next(iter(made), None))
+        exact = before.exact if written else self._exact(call, like=next(iter(results), None))
         if exact is None:
-            for tensor in filter(is_followed, made):
+            for tensor in filter(is_followed, results):
                 shadows.forget(tensor)
             return
         alone = before.alone.result_tensors(_compute_call(before.alone))
         seen = ShadowedCall(call.func.name(), self._sites.here(), before.inherited)
-        for tensor, wide, again in zip(made, exact, alone, strict=False):
+        for tensor, wide, again in zip(results, exact, alone, strict=False):
             if is_followed(tensor):
                 writes = id(tensor) in written
                 self._take_floating(seen, tensor, wide, again, before.exact_reads, writes)
