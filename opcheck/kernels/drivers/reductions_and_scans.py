@@ -112,16 +112,16 @@ def _reductions(call: KernelCall) -> Launches:
         }, rows * group, result["expected"], group=group, derived=result["derived"])  # fmt: skip
 
 
-class _Form(msgspec.Struct, frozen=True):
+class _Form(msgspec.Struct, frozen=True, kw_only=True):
     """A way to launch the reductions; the kernels' code defines each number."""
 
     #: The extents of the reduced dimension that the form takes.
     lengths: tuple[int, ...]
     #: Whether the reduced dimension is the last in memory.
-    last: bool
+    last: bool = True
     #: Sizes, strides, grid and threadgroup, by (batch, width, length) of the results and the reduction.
     sizes: Callable[[int, int, int], tuple[int, ...]]
-    strides: Callable[[int, int, int], tuple[int, ...]]
+    strides: Callable[[int, int, int], tuple[int, ...]] = lambda *_: ()
     threads: Callable[[int, int], tuple[int, ...]]
     group: tuple[int, ...]
 
@@ -138,16 +138,13 @@ def _outer_form(group: tuple[int, ...]) -> _Form:
 _FORMS = {
     "flat": _Form(
         lengths=(4, 128, 1028),
-        last=True,
         sizes=lambda batch, width, length: (batch * width * length, length),
-        strides=lambda *_: (),
         threads=lambda batch, width: (batch * width * 256,),
         group=(256,),
     ),
     # One threadgroup reduces all rows.
     "flat_strided": _Form(
         lengths=(1, 7, 33, 1025),
-        last=True,
         sizes=lambda _batch, _width, length: (1, length, 1, 0),
         strides=lambda _batch, _width, length: (length, 1, 0, 0),
         threads=lambda _batch, _width: (256,),
@@ -156,18 +153,14 @@ _FORMS = {
     # A simdgroup a row (2.15.0).  Sums read two of the sizes; argmax also the parts and elements of a row.
     "innermost": _Form(
         lengths=LENGTHS[1:],
-        last=True,
         sizes=lambda batch, width, length: (batch * width, length, 1, length),
-        strides=lambda *_: (),
         threads=lambda batch, width: (batch * width * 32,),
         group=(32,),
     ),
     # Eight lanes a row, so that a simdgroup has four rows.
     "innermost_chunk": _Form(
         lengths=LENGTHS,
-        last=True,
         sizes=lambda batch, width, length: (batch * width, length, 8, 1),
-        strides=lambda *_: (),
         threads=lambda batch, width: (-(-batch * width // 4) * 32,),
         group=(32,),
     ),
@@ -175,7 +168,6 @@ _FORMS = {
         lengths=LENGTHS,
         last=False,
         sizes=lambda _batch, width, length: (length, width, 1, 0),
-        strides=lambda *_: (),
         threads=lambda batch, _width: (256, 1, batch),
         group=(256, 1, 1),
     ),
