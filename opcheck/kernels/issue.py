@@ -2,7 +2,7 @@
 
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -164,12 +164,12 @@ def _body(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> Iter
         cells = (kind.dtype, inputs, kind.sample.result, kind.sample.expected, kind.cpu or "-")
         extents = (cell or "-" for cell in extent(kind.outcomes))
         yield f"| {' | '.join((*cells, str(len(kind.outcomes)), *extents))} |"
-    names = (outcome for kind in kinds for outcome in kind.outcomes)
+    outcomes = (outcome for kind in kinds for outcome in kind.outcomes)
     yield from (
         "",
         "<details><summary>The kernels</summary>",
         "",
-        *_list(names),
+        *(f"- `{o.kernel}`: {o.wrong:,} of {o.compared:,} inputs" for o in outcomes),
         "",
         "</details>",
     )
@@ -186,11 +186,6 @@ def _body(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> Iter
 def _name(operation: str) -> str:
     """Return the function of torch that reaches the operation, else the operation."""
     return call(operation).partition("(")[0] or operation
-
-
-def _list(outcomes: Iterable[KernelOutcome]) -> Iterator[str]:
-    for outcome in outcomes:
-        yield f"- `{outcome.kernel}`: {outcome.wrong:,} of {outcome.compared:,} inputs"
 
 
 def _operands(sample: Sample) -> list[str]:

@@ -182,17 +182,13 @@ def _run_all(
             for future in concurrent.futures.as_completed(futures, timeout):
                 future.result()
         except (KeyboardInterrupt, SignalledError, TimeoutError) as error:
-            return _reason(error)
+            return TIME_LIMIT if isinstance(error, TimeoutError) else ended_by(error)
         finally:
             # The signal comes to this thread alone: the others wait for their processes.
             stopped.set()
             for runner in runners:
                 runner.close()
     return ""
-
-
-def _reason(error: BaseException) -> str:
-    return TIME_LIMIT if isinstance(error, TimeoutError) else ended_by(error)
 
 
 def _with_first_releases(

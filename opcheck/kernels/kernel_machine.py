@@ -181,12 +181,7 @@ class KernelMachine:
             self._llvm.load_library_permanently(str(path))
             dispatch = ctypes.CDLL(str(path)).opcheck_dispatch_lanes
             dispatch.restype = ctypes.c_char_p
-            dispatch.argtypes = [
-                *[ctypes.c_void_p] * 5,
-                ctypes.c_int,
-                ctypes.c_int,
-                ctypes.c_size_t,
-            ]
+            dispatch.argtypes = [*[ctypes.c_void_p] * 5, *[ctypes.c_int] * 2, ctypes.c_size_t]
             _LIBRARIES[path.name] = dispatch
         return _LIBRARIES[path.name]
 

@@ -383,10 +383,6 @@ class Splitter:
             head, *entry, _LOOP, *moving, *repeated, f"  br label %{start}", *lines, ending
         ])  # fmt: skip
 
-    def _is_kept(self, line: str) -> bool:
-        match = _VALUE.match(line)
-        return match is not None and match["value"] in self._kept
-
     def _part(
         self, part: CodePart, region: LoopRegion, folds: list[str], use: Callable[[str, str], str]
     ) -> Iterator[list[str]]:
@@ -412,8 +408,7 @@ class Splitter:
                 start = len(match[0]) if match else 0
                 code = _NAME.sub(lambda m: use(m[0], part.label), line[start:])
                 body.append(line[:start] + code)
-            if self._is_kept(line):
-                assert match is not None
+            if match and match["value"] in self._kept:
                 (stores if " = phi " in line else body).extend(self._store(match["value"]))
         yield choices
         if part.waits:

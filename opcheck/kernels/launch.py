@@ -233,18 +233,13 @@ def _judge_launches(kernel: Kernel, launches: Launches) -> Judged:
             off = torch.as_tensor(slack[0] if slack else 0.0, dtype=torch.float64)
             off = off.expand(value.shape).flatten()
             off = off + _FLUSHED * kernel.flushed
-            expected = Expected(_inputs(first, value.numel()), value.flatten(), off)
-            judged = judging.judge(expected, got, _allowed_units(got.dtype))
+            # For the record: the index of each result, and the first value of its input.
+            count = value.numel()
+            inputs = torch.arange(count), first.flatten()[:1].expand(count)
+            # The rounding of the result, and fused steps.
+            allowed = 4.0 if got.dtype == torch.float32 else 2.0
+            judged = judging.judge(Expected(inputs, value.flatten(), off), got, allowed)
             compared, wrong = compared + judged.compared, wrong + judged.wrong
             ulps, smallest = max(ulps, judged.ulps), smallest or judged.smallest
             worst = worst or judged.worst
     return Judged(compared=compared, wrong=wrong, ulps=ulps, smallest=smallest, worst=worst)
-
-
-def _allowed_units(dtype: torch.dtype) -> float:
-    return 4.0 if dtype == torch.float32 else 2.0  # the rounding of the result, and fused steps
-
-
-def _inputs(content: Tensor, count: int) -> tuple[Tensor, ...]:
-    """Return the index of each result and the first value of its input, for the record."""
-    return (torch.arange(count), content.flatten()[:1].expand(count))

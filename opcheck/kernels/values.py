@@ -22,9 +22,7 @@ _USUAL = 4095
 
 def generator(salt: int) -> torch.Generator:
     """Return a generator that is the same every time; each use has its own salt."""
-    seeded = torch.Generator()
-    seeded.manual_seed(SEED + salt)
-    return seeded
+    return torch.Generator().manual_seed(SEED + salt)
 
 
 @functools.cache

@@ -303,11 +303,6 @@ def _definite(dtype: torch.dtype, size: int) -> Tensor:
     return product + torch.eye(size)
 
 
-def _store(matrix: Tensor, form: str, dtype: torch.dtype) -> Tensor:
-    """Return a lower triangular or symmetric matrix as the kernels of the form have it."""
-    return _whole(matrix.transpose(1, 2) if form == "L" else matrix).to(dtype)
-
-
 def _cholesky(
     call: KernelCall, operand: Tensor, value: Tensor, block: int, step: int,
     groups: tuple[int, ...], threads: tuple[int, int, int],
@@ -321,8 +316,9 @@ def _cholesky(
 
     counts = (*groups, 1)[:2]
     grid = tuple(count * extent for count, extent in zip(counts, threads, strict=False))
+    matrix = _whole(operand.transpose(1, 2) if form == "L" else operand).to(dtype)
     return Launch({
-        "A": _store(operand, form, dtype), "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
+        "A": matrix, "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
         "k": step
     }, grid, {"lower": (operand, value.tril(), _SLACK)}, group=threads, derived={"lower": lower})  # fmt: skip
 

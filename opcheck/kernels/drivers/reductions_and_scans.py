@@ -312,10 +312,6 @@ def _accumulate(operation: str, operand: Tensor, dim: int) -> tuple[Tensor, Tens
     return value, operand.abs().double().cumsum(dim) * 8 * EPS
 
 
-def _total(operation: str, wide: Tensor, dim: int) -> Tensor:
-    return wide.sum(dim) if operation == "cumsum" else wide.prod(dim)
-
-
 def _accumulator(target: torch.dtype) -> torch.dtype:
     return torch.float32 if target.is_floating_point else target
 
@@ -339,8 +335,9 @@ def _block_scans(call: KernelCall, source: torch.dtype) -> Launches:
         operand = _factors(operation, (rows, length, inner), source)
         value, slack = _accumulate(operation, operand, 1)
         blocks = -(-length // block)
+        total = torch.sum if operation == "cumsum" else torch.prod
         parts = torch.stack(
-            [_total(operation, part, 1) for part in torch.split(widen(operand), block, 1)], -1
+            [total(part, 1) for part in torch.split(widen(operand), block, 1)], -1
         )  # (rows, inner, blocks)
         sums = parts if form != "vec" else parts.transpose(1, 2).contiguous()
         if form == "strided" and call["step"] == "carry":

@@ -17,7 +17,7 @@ from opcheck.kernels.host.host_call import (
     launch,
     metal_type,
 )
-from opcheck.kernels.host.iteration import iterate
+from opcheck.kernels.host.iteration import is_repeated, iterate
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 from opcheck.kernels.values import pad_words
 
@@ -173,12 +173,12 @@ def _launch_index(
     ]  # fmt: skip
     count = math.prod(walk.sizes)
     bound = {
-        "output": output, "input": source, "indices": [index.data_ptr() for index in indexed.indices],
+        "output": output, "input": source,
+        "indices": torch.tensor([index.data_ptr() for index in indexed.indices]),
         "sizes": walk.sizes, "output_strides": strides[0], "input_strides": strides[1], "indices_strides": strides[2],
         "index_sizes": indexed.sizes, "index_strides": indexed.strides,
         "ndim_nindices_numel": (len(walk.sizes), len(indexed.indices), count, 0),
     }  # fmt: skip
-    bound["indices"] = torch.tensor(bound["indices"])
     threads = 1 if "_serial_" in name else count
     return launch(release.first(name), bound, threads, kept=indexed.indices)
 
@@ -331,15 +331,6 @@ def bind_index_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     ), (out,))  # fmt: skip
 
 
-def _repeats(mask: Tensor, target: Tensor) -> bool:
-    """Return whether a mask repeats along the dimensions before its own (is_dense_broadcastable)."""
-    own = tuple(mask.shape)
-    while own and own[0] == 1:
-        own = own[1:]
-    whole = mask.is_contiguous() and target.is_contiguous()
-    return whole and own == tuple(target.shape[target.dim() - len(own) :])
-
-
 def bind_masked_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind masked_fill (Indexing.mm, masked_fill__mps): a thread an element."""
     mask, out = call.arguments["mask"], call.outputs[0]
@@ -348,7 +339,7 @@ def bind_masked_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     form = "strided"
     if out.is_contiguous() and spread.is_contiguous():
         form = "dense"
-    elif _repeats(mask, out):
+    elif is_repeated(mask, out):
         form = "broadcast"
     filler = torch.as_tensor(call.arguments["value"], dtype=out.dtype).reshape(1)
     bound = {

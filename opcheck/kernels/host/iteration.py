@@ -97,6 +97,15 @@ def _order_dims(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) ->
     return order
 
 
+def is_repeated(tensor: Tensor, whole: Tensor) -> bool:
+    """Return whether a tensor repeats along the dimensions before its own (is_dense_broadcastable)."""
+    own = tuple(tensor.shape)
+    while own and own[0] == 1:
+        own = own[1:]
+    is_contiguous = tensor.is_contiguous() and whole.is_contiguous()
+    return is_contiguous and own == tuple(whole.shape[whole.dim() - len(own) :])
+
+
 def spread(tensor: Tensor, shape: torch.Size) -> Tensor:
     """Return a tensor in another shape by broadcasting, flat; a copy where it is no view."""
     return tensor.expand(shape).reshape(-1)

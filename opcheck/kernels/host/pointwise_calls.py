@@ -19,7 +19,7 @@ from opcheck.kernels.host.host_call import (
     empty_like,
     metal_type,
 )
-from opcheck.kernels.host.iteration import Iteration, iterate
+from opcheck.kernels.host.iteration import Iteration, is_repeated, iterate
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.model.records import Record
 
@@ -270,15 +270,10 @@ _COMPARISONS = frozenset(["eq", "ne", "lt", "le", "gt", "ge"])
 
 
 def _is_small(operand: Tensor, out: Tensor, other: Tensor) -> bool:
-    """Return whether an operand repeats along the result, which the other fills (is_dense_broadcastable)."""
+    """Return whether an operand repeats along the result, which the other fills."""
     if operand.numel() == out.numel() or other.numel() != out.numel():
         return False
-    if not (out.is_contiguous() and other.is_contiguous() and operand.is_contiguous()):
-        return False
-    own = tuple(operand.shape)
-    while own and own[0] == 1:
-        own = own[1:]
-    return not own or own == tuple(out.shape[-len(own) :])
+    return other.is_contiguous() and is_repeated(operand, out)
 
 
 def _is_promoted(small: Tensor, other: Tensor, common: torch.dtype) -> bool:

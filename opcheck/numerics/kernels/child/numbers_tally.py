@@ -110,13 +110,8 @@ class NumbersTally:
             self._unchecked.setdefault((op, route, reason), Counter()).update(amounts)
             return
         share = checked.compared / elements if elements else 1.0
-        self._checked.update(
-            {
-                "calls": 1,
-                "elements": min(checked.compared, elements),
-                "flops": int(flops * min(share, 1.0)),
-            }
-        )
+        compared = min(checked.compared, elements)
+        self._checked.update(calls=1, elements=compared, flops=int(flops * min(share, 1.0)))
         if checked.wrong is not None:
             key = WrongPlace(op, checked.kernels, dtype, *place())
             self._wrong.setdefault(key, _WrongLine()).add(checked)
