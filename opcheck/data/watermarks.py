@@ -3,21 +3,26 @@
 aten/src/ATen/mps/MPSAllocator.mm, ``init_allocator``, ``setHighWatermarkRatio`` and ``setLowWatermarkRatio``.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from opcheck.common.errors import InputError
 from opcheck.common.versions import Version
-from opcheck.data.environment import load_environment, number
+from opcheck.data.environment import load_environment
 from opcheck.model.records import Watermarks
 
 HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
 LOW = "PYTORCH_MPS_LOW_WATERMARK_RATIO"
 #: MPSAllocator.h, default_high_watermark_upper_bound
 UPPER_BOUND = 2.0
-#: What strtod reads of a text; of the rest it reads nothing.
-_NUMBER = re.compile(r"\s*[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+#: What strtod reads of a text, with the hexadecimal digits apart; of the rest it reads nothing.
+_NUMBER = re.compile(
+    r"\s*(?:(?P<hex>[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?\d+)?)"
+    r"|[+-]?(?:inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))",
+    re.IGNORECASE,
+)
 
 
 class InvalidWatermark(NamedTuple):
@@ -85,4 +90,9 @@ def _default(name: str, torch: Version) -> float:
 def _read(text: str) -> float:
     """Read a value as strtod does: the number at its beginning; 0 where there is none."""
     start = _NUMBER.match(text)
-    return (number(start[0].strip()) if start else None) or 0.0
+    if start is None:
+        return 0.0
+    try:
+        return (float.fromhex if start["hex"] else float)(start[0].strip())
+    except OverflowError:
+        return math.inf

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 import torch
 
@@ -241,62 +242,78 @@ def _unparse(node: ast.stmt) -> str:
 _RUNS = str(Path(__file__).parents[1] / "capture")
 
 
+class _Guard(NamedTuple):
+    """The lines of a block, and the types that its handlers catch, each with whether the program goes on after it."""
+
+    first: int
+    last: int
+    handlers: tuple[tuple[frozenset[str], bool], ...]
+
+
 def caught_names(frame: FrameType | None) -> frozenset[str]:
-    """Return the names of the types whose errors this frame, or one that called it, handles.
+    """Return the names of the types that handlers of this frame, or of one that called it, catch for good.
 
     ``except:`` handles ``BaseException``.  A handler that ends by raising again handles nothing.
     """
-    names: frozenset[str] = frozenset()
-    while frame is not None:
-        filename = frame.f_code.co_filename
-        for first, last, name in _handlers(filename):
-            if first <= frame.f_lineno <= last:
-                names |= {name}
-        if filename.startswith(_RUNS):
-            break
-        frame = frame.f_back
-    return names
+    each = (handler for guard in _guards(frame) for handler in guard.handlers)
+    return frozenset().union(*(names for names, goes_on in each if goes_on))
 
 
 def is_handled(kind: type[BaseException], frame: FrameType | None) -> bool:
-    """Return whether this frame of the program, or one that called it, goes on after an error of this type."""
-    return not caught_names(frame).isdisjoint(each.__name__ for each in kind.__mro__)
+    """Return whether this frame of the program, or one that called it, goes on after an error of this type.
+
+    Of each statement the first handler that catches the type decides.
+    """
+    own = {each.__name__ for each in kind.__mro__}
+    return any(
+        next((goes_on for names, goes_on in guard.handlers if names & own), False)
+        for guard in _guards(frame)
+    )
+
+
+def _guards(frame: FrameType | None) -> Iterator[_Guard]:
+    """Yield the statements with handlers that this frame and those that called it are in."""
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        yield from (
+            guard for guard in _handlers(filename) if guard.first <= frame.f_lineno <= guard.last
+        )
+        if filename.startswith(_RUNS):
+            break
+        frame = frame.f_back
 
 
 @functools.cache
-def _handlers(filename: str) -> tuple[tuple[int, int, str], ...]:
-    """Return first and last line, and the name of a type that is caught there, of a file of the program."""
+def _handlers(filename: str) -> tuple[_Guard, ...]:
+    """Return the statements with handlers of a file of the program."""
     return tuple(_find(parse_source(filename))) if is_user_code(filename) else ()
 
 
-def _find(tree: ast.Module) -> Iterator[tuple[int, int, str]]:
+def _find(tree: ast.Module) -> Iterator[_Guard]:
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Try | ast.With):
-            continue
-        names = _handler_types(node) if isinstance(node, ast.Try) else _suppress_types(node)
-        last = node.body[-1].end_lineno or node.body[-1].lineno
-        for name in names:
-            yield node.body[0].lineno, last, name
+        if isinstance(node, ast.Try | ast.With):
+            handlers = _caught(node) if isinstance(node, ast.Try) else _suppressed(node)
+            last = node.body[-1].end_lineno or node.body[-1].lineno
+            yield _Guard(node.body[0].lineno, last, tuple(handlers))
 
 
-def _handler_types(node: ast.Try) -> Iterator[str]:
+def _caught(node: ast.Try) -> Iterator[tuple[frozenset[str], bool]]:
     for handler in node.handlers:
-        if isinstance(handler.body[-1], ast.Raise):
-            continue
         match handler.type:
             case None:
-                yield BaseException.__name__
+                names = frozenset({BaseException.__name__})
             case ast.Tuple(elts=types):
-                yield from map(_last_name, types)
+                names = frozenset(map(_last_name, types))
             case kind:
-                yield _last_name(kind)
+                names = frozenset({_last_name(kind)})
+        yield names, not isinstance(handler.body[-1], ast.Raise)
 
 
-def _suppress_types(node: ast.With) -> Iterator[str]:
+def _suppressed(node: ast.With) -> Iterator[tuple[frozenset[str], bool]]:
     for item in node.items:
         match item.context_expr:
             case ast.Call(func=function, args=types) if _last_name(function) == "suppress":
-                yield from map(_last_name, types)
+                yield frozenset(map(_last_name, types)), True
 
 
 def _last_name(node: ast.expr) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from opcheck.common.errors import InputError
@@ -21,6 +23,8 @@ TORCH = Version(2, 13)
         ({HIGH: " 1.5GB"}, (1.5, 1.4)),
         ({HIGH: "1e0", LOW: "none"}, (1, 0)),
         ({HIGH: ""}, (0, 1.4)),
+        ({HIGH: "0x1p-1 of it", LOW: "0x.4"}, (0.5, 0.25)),
+        ({HIGH: "0x1.8", LOW: "infra"}, (1.5, math.inf)),
     ],
 )
 def test_the_ratios_are_read_as_the_allocator_reads_them(
@@ -34,6 +38,8 @@ def test_the_ratios_are_read_as_the_allocator_reads_them(
     [
         ({HIGH: "2.1"}, "invalid high watermark ratio 2.1"),
         ({HIGH: "-1"}, "invalid high watermark ratio -1"),
+        ({HIGH: "inf"}, "invalid high watermark ratio inf"),
+        ({HIGH: "NaN"}, "invalid high watermark ratio nan"),
         ({HIGH: "0.8"}, "invalid low watermark ratio 1.4"),
         ({LOW: "1.8"}, "invalid low watermark ratio 1.8"),
         ({HIGH: "0.0", LOW: "2.5"}, "invalid low watermark ratio 2.5"),

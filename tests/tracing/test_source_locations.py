@@ -74,3 +74,17 @@ def test_a_subclass_is_handled_and_a_base_class_is_not() -> None:
     except RuntimeError:
         handled = False
     assert handled
+
+
+def test_the_first_handler_of_a_type_decides() -> None:
+    # pytest, which calls this, handles errors, too: each is found without the own statement.
+    def raises_it_again() -> tuple[bool, bool]:
+        try:
+            return is_handled(IndexError, sys._getframe()), is_handled(KeyError, sys._getframe())
+        except IndexError:
+            raise
+        except LookupError:
+            return False, False
+
+    outside = is_handled(IndexError, sys._getframe())
+    assert raises_it_again() == (outside, True)

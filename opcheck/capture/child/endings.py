@@ -31,7 +31,7 @@ from opcheck.simulator.errors import DataDependentError, NotSimulatedError, Outs
 from opcheck.simulator.target_reads import TargetQueries
 from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.start_methods import is_not_spawned
-from opcheck.tracing.source_locations import caught_names, is_user_code
+from opcheck.tracing.source_locations import caught_names, is_handled, is_user_code
 
 # -- what an exception means ------------------------------------------------------------------------
 
@@ -413,12 +413,13 @@ def raise_handled(ask: TargetQueries, call: RecordedCall) -> None:
     Raises:
         RuntimeError, TypeError, NotImplementedError ...: as the target does.
     """
-    names = caught_names(sys._getframe(2))
-    refusal = ask(_find_error, _CallOfProgram(op_call(call))) if names else None
+    frame = sys._getframe(2)
+    may_handle = bool(caught_names(frame))
+    refusal = ask(_find_error, _CallOfProgram(op_call(call))) if may_handle else None
     if refusal is None:
         return
     kind = EXCEPTIONS.get(refusal[0], RuntimeError)
-    if not names.isdisjoint(each.__name__ for each in kind.__mro__):
+    if is_handled(kind, frame):
         raise kind(refusal[1])
 
 

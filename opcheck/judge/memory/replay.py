@@ -166,7 +166,7 @@ class Allocations:
             stays = piece.kind == "optimizer" and life.freed is None
             self._new[MOVE if piece.moved else life.first].append(piece)
             self._has_state |= stays
-            if piece.moved or stays:
+            if stays or (piece.moved and life.freed is None):
                 self._kept.add(life.storage)
             if life.freed is not None:
                 self._freed[life.freed].append(life.storage)
