@@ -30,3 +30,6 @@ def test_facts_that_are_too_many_lines_are_cut_after_one_but_for_the_first() -> 
     assert len(cut) == 2 + 1 + 3
     assert cut[2].endswith(" ...")
     assert as_text([Facts(items, short=True, lines=2, most=7)]).splitlines() == whole
+    # A narrow page would lose the end of each text.
+    narrow = as_text([Facts(items, short=True, lines=2)], width=80)
+    assert as_text([Facts(items, short=True, lines=2, most=6)], width=80) == narrow
