@@ -17,7 +17,7 @@ from opcheck.data.registrations import data_directory, load
 from opcheck.data.statement_files import read_statements
 from opcheck.data.wheels.archive import default_cache
 from opcheck.kernels import drive, judging, kernel_names, launch, library, pointwise, reference
-from opcheck.kernels.kernel_machine import KernelMachine
+from opcheck.kernels.kernel_machine import KernelError, KernelMachine
 from opcheck.kernels.kernel_records import Task
 
 FILE = Path(__file__).with_name("public_defects.yaml")
@@ -95,13 +95,14 @@ def releases(defect: Defect) -> Sequence[str]:
 _DETAIL = re.compile(r"\(?(?P<inputs>[^)]*?)\)? gives (?P<result>\S+), right ")
 
 
-#: Advisories whose input is one that no driver tries; tests/kernels/test_masked_rows.py makes it.
+#: Advisories whose input no driver tries; tests/kernels/test_masked_rows.py and the end of this file make them.
 MADE_INPUTS = {
     "sdpa-one-pass-fully-masked-row",
     "sdpa-two-passes-low-mask",
     "sdpa-blocks-lowest-mask",
     "sdpa-nan-dropped",
     "sdpa-blocks-nan-dropped",
+    "cholesky-nan",
 }
 
 
@@ -134,3 +135,26 @@ def test_the_advisories_on_kernels_say_what_was_run() -> None:
 def test_an_advisory_is_what_its_kernel_gives(said: Defect) -> None:
     machine = KernelMachine(default_cache().parent / "kernels")
     assert result(machine, said.present[0], said) == said.wrong
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize(
+    ("release", "name", "is_seen"),
+    [
+        ("2.7.1", "factorDiagonalBlock", False),
+        ("2.12.1", "factorDiagonalBlockL", False),
+        ("2.13.0", "factorDiagonalBlockL", True),
+    ],
+)
+def test_a_factorization_reports_a_nan_from_2_13_on(release: str, name: str, is_seen: bool) -> None:
+    machine = KernelMachine(default_cache().parent / "kernels")
+    kernel = machine.kernel(machine.compile_cached(library.read(release).functions[name]))
+    matrix = torch.eye(8)
+    matrix[3, 3] = torch.nan
+    bound = {"A": matrix, "info": torch.zeros(1, dtype=torch.int32), "N": 8, "NB": 32, "k": 0}
+    started = launch.Launch(bound, (256, 1, 1), {}, group=(256, 1, 1))
+    if is_seen:  # the threads of the row return before the others
+        with pytest.raises(KernelError, match="not all threads of a threadgroup reach a barrier"):
+            launch.run(kernel, started)
+    else:
+        assert launch.run(kernel, started)["info"].tolist() == [0]

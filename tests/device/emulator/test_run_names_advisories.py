@@ -15,6 +15,7 @@ import opcheck
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.data.statement_model import program_text
+from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
 from tests.data.test_programs import LARGE
 
 LISTS = load().statements.by_id
@@ -45,7 +46,7 @@ def statements_of_run(name: str) -> set[str]:
         opcheck.emulate(torch=line, macos=macos) as emulation,
         contextlib.redirect_stdout(io.StringIO()),
         warnings.catch_warnings(),
-        contextlib.suppress(RuntimeError),
+        contextlib.suppress(RuntimeError, ProcessAbortedError),
     ):
         warnings.simplefilter("ignore")
         exec(compile(program_text(LISTS[name].program), "program", "exec"), {})  # noqa: S102 - our own

@@ -65,7 +65,9 @@ def outcome(result: Report) -> str:
     found = {finding.rule: finding for finding in result.findings}
     if "OC131" in found and found["OC131"].prints:
         return "ends"
-    return "wrong" if "OC131" in found or result.wrong else "works"
+    # 2.13 drops a NaN at any size.
+    wrong = {name for row in result.wrong for name in row.ids} - {"sdpa-blocks-nan-dropped"}
+    return "wrong" if "OC131" in found or wrong else "works"
 
 
 @pytest.mark.parametrize(("address", "made", "torch", "macos", "came"), REPORTS)
