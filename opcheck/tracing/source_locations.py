@@ -292,12 +292,12 @@ def _handlers(filename: str) -> tuple[_Guard, ...]:
 def _find(tree: ast.Module) -> Iterator[_Guard]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Try | ast.With):
-            handlers = _caught(node) if isinstance(node, ast.Try) else _suppressed(node)
+            handlers = _list_caught(node) if isinstance(node, ast.Try) else _list_suppressed(node)
             last = node.body[-1].end_lineno or node.body[-1].lineno
             yield _Guard(node.body[0].lineno, last, tuple(handlers))
 
 
-def _caught(node: ast.Try) -> Iterator[tuple[frozenset[str], bool]]:
+def _list_caught(node: ast.Try) -> Iterator[tuple[frozenset[str], bool]]:
     for handler in node.handlers:
         match handler.type:
             case None:
@@ -309,7 +309,7 @@ def _caught(node: ast.Try) -> Iterator[tuple[frozenset[str], bool]]:
         yield names, not isinstance(handler.body[-1], ast.Raise)
 
 
-def _suppressed(node: ast.With) -> Iterator[tuple[frozenset[str], bool]]:
+def _list_suppressed(node: ast.With) -> Iterator[tuple[frozenset[str], bool]]:
     for item in node.items:
         match item.context_expr:
             case ast.Call(func=function, args=types) if _last_name(function) == "suppress":
