@@ -131,7 +131,7 @@ def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
 
 
 def copies(call: OpCall) -> tuple[list[TensorSpec], list[TensorSpec]]:
-    """Return what ``at::native::cpu_fallback`` copies for one call: to the CPU, and back.
+    """Return what ``at::native::cpu_fallback`` copies around a call: what goes to the CPU, and what comes back.
 
     It copies every argument, even if the call before has just copied it back, then every
     argument that was written, then every other result.

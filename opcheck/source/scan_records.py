@@ -16,7 +16,7 @@ class ScanFinding(Finding, frozen=True, kw_only=True):
 
     @property
     def place(self) -> SourceLocation | None:
-        """Where the finding is; None for one without a place."""
+        """The first location of the finding; None where it has no location."""
         return self.locations[0].location if self.locations else None
 
 

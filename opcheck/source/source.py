@@ -28,7 +28,7 @@ _MOST = 1 << 20
 _LARGEST_INDEX = 1 << 26
 #: The times, modes, sizes and the hash of an entry of the index.
 _ENTRY = 60
-#: Whether paths that match are ignored, and an expression for those paths.
+#: A line of a ``.gitignore``: whether it ignores the paths that match (``!`` takes them back), and their pattern.
 _Rule = tuple[bool, re.Pattern[str]]
 
 

@@ -266,7 +266,7 @@ def _numbers(target: str) -> tuple[list[int], str]:
 
 
 class Job(Record, frozen=True, kw_only=True):
-    """The work for one model."""
+    """A model of the gate, with what a worker needs to audit it on all targets."""
 
     name: str
     #: its target is not looked at.

@@ -290,7 +290,7 @@ _ISSUE = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+
 
 
 def filters(path: str, pages: Collection[str]) -> dict[str, Callable[..., Any]]:
-    """Return the filters for one page.
+    """Return the functions that the templates of a page apply to its values.
 
     Args:
         path: of the page that is written.

@@ -186,8 +186,8 @@ def _choose_files(listing: listings.Listing, folder: str) -> list[str]:
     for index in sorted(indexes, key=lambda name: "safetensors" not in name)[:1]:
         return _read_index(listing, index)
     for suffix in reading.SUFFIXES:
-        found = [n for n in here if n.lower().endswith(suffix) and not _TRAINING.search(n)]
-        plain = [name for name in found if not _VARIANT.search(name)] or found
+        weights = [n for n in here if n.lower().endswith(suffix) and not _TRAINING.search(n)]
+        plain = [name for name in weights if not _VARIANT.search(name)] or weights
         if suffix == ".gguf":
             return sorted(plain, key=_gguf_place)[:1]
         usual = [name for name in plain if PurePosixPath(name).stem in repository.USUAL_STEMS]

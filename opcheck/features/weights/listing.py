@@ -324,15 +324,15 @@ def is_workflow(content: Any) -> bool:
 
 def named_files(content: Any) -> tuple[NamedFile, ...]:
     """Return the files that the nodes name, each once, in their order."""
-    found: dict[tuple[str, str], NamedFile] = {}
+    files: dict[tuple[str, str], NamedFile] = {}
     for kind, values in _nodes(content):
         texts = [text for text in _texts(values) if len(text) <= _MOST_NODE_TEXT]
         dtype = next((_SETTINGS[text] for text in texts if text in _SETTINGS), "")
         for text in texts:
             if text.lower().endswith((*reading.SUFFIXES, ".sft")) and "\n" not in text:
                 name = text.replace("\\", "/")
-                found.setdefault((name, dtype), NamedFile(name, kind, dtype))
-    return tuple(found.values())
+                files.setdefault((name, dtype), NamedFile(name, kind, dtype))
+    return tuple(files.values())
 
 
 def _nodes(content: Any) -> Iterator[tuple[str, Any]]:

@@ -321,7 +321,7 @@ def caches(shape: CacheShape | None) -> Iterator[MemoryCache]:
 
 
 def cache(shape: CacheShape, context: int) -> MemoryCache:
-    """Return the bytes of each kind of cache for one context."""
+    """Return the bytes that each kind of cache takes for a context of so many tokens."""
     token = 2 * shape.heads * shape.size * shape.itemsize
     full = shape.layers - shape.sliding
     kept = min(context, shape.window) if shape.window else context

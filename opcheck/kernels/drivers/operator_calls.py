@@ -27,7 +27,10 @@ class _OneKernel(ReleaseKernels):
         self._kernel = kernel
 
     def find(self, name: str) -> str:
-        """Return the kernel's name if the host looks for it; it would choose that for large tensors by their size."""
+        """Return the kernel's name if the host looks for it, or for its twin with offsets of 32 bits.
+
+        The host chooses between the two by the size of the tensors, and those of the drivers are small.
+        """
         own = self._kernel.name
         each = own, _WIDE.sub("32", own)
         return own if any(f"{spelling}_".startswith(f"{name}_") for spelling in each) else ""

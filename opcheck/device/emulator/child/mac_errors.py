@@ -233,8 +233,8 @@ def is_refused_everywhere(
         kwargs = {**kwargs, "device": "meta"}
     try:
         function(*args, **kwargs)
-    except NotImplementedError as other:
-        return str(other) == str(error)
+    except NotImplementedError as raised:
+        return str(raised) == str(error)
     except (RuntimeError, IndexError, ValueError, TypeError):
         return True
     return False
