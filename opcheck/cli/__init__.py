@@ -1,5 +1,6 @@
 """The command line turns arguments into an exit code; it judges nothing and imports no torch."""
 
+import gc
 import itertools
 import os
 import re
@@ -121,6 +122,8 @@ def opcheck(ctx: click.Context) -> int:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    # The op lists stay as long as the process: the usual thresholds go through them a hundred times.
+    gc.set_threshold(100_000, 20, 100)
     streams.open_streams()
     platform.handle_signals()
     try:

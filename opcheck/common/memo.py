@@ -8,6 +8,9 @@ Owner = TypeVar("Owner")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+#: what no method returns
+_MISSING = object()
+
 
 def cached_method(
     method: Callable[Concatenate[Owner, Arguments], Result],
@@ -17,10 +20,14 @@ def cached_method(
 
     @functools.wraps(method)
     def cached(self: Owner, *args: Any, **kwargs: Any) -> Result:
-        results = vars(self).setdefault(name, {})
+        # Three million such calls make the table of all operators: each hashes its arguments once.
+        results = vars(self).get(name)
+        if results is None:
+            results = vars(self)[name] = {}
         key = (args, *kwargs.items()) if kwargs else args
-        if key not in results:
-            results[key] = method(self, *args, **kwargs)
-        return results[key]  # type: ignore[no-any-return]
+        result = results.get(key, _MISSING)
+        if result is _MISSING:
+            result = results[key] = method(self, *args, **kwargs)
+        return result  # type: ignore[no-any-return]
 
     return cached  # type: ignore[return-value]  # the arguments are those of the method

@@ -162,7 +162,15 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _is_among(op: str, names: tuple[str, ...]) -> bool:
-    return any(op.startswith(name[:-1]) if name.endswith("*") else op == name for name in names)
+    exact, prefixes = _split_names(names)
+    return op in exact or op.startswith(prefixes)
+
+
+@functools.cache
+def _split_names(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names of overloads, and what those of ``name*`` begin with."""
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    return frozenset(names), prefixes
 
 
 @functools.cache

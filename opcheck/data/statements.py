@@ -84,7 +84,8 @@ class CuratedStatements:
             line: return only the statements whose span contains this release line, such as ``2.13``.
         """
         if line is not None:
-            return tuple(statement for statement in self.for_op(op) if statement.spans(line))
+            spanning = self._spanning(line)
+            return tuple(each for each in self.for_op(op) if each.id in spanning)
         statements = {statement.id: statement for statement in self._exact.get(op, ())}
         statements |= {
             statement.id: statement
@@ -92,6 +93,10 @@ class CuratedStatements:
             if op.startswith(prefix) and not statement.excepts(op)
         }
         return tuple(statements[name] for name in sorted(statements))
+
+    @cached_method
+    def _spanning(self, line: str) -> frozenset[str]:
+        return frozenset(statement.id for statement in self.all if statement.spans(line))
 
     def need_details(self, op: str, line: str | None = None) -> bool:
         """Return whether some statement may apply to only some calls of the operator with the same dtypes."""

@@ -309,7 +309,8 @@ def same(left: Cell, right: Cell) -> bool:
 
 def lines_until(last: str, lookup: OperatorLookup) -> tuple[str, ...]:
     """Return the release lines up to ``last``, the oldest first."""
-    return tuple(str(line) for line in lookup.lists.versions if line <= Version.parse(last))
+    end = Version.parse(last)
+    return tuple(str(line) for line in lookup.lists.versions if line <= end)
 
 
 def past(

@@ -146,11 +146,18 @@ class OperatorFacts:
         statements = {
             statement.id: statement
             for name in names
-            for statement in self.statements.for_op(name, line)
-            if statement.on_every_kernel is on_kernels
-            and (on_kernels or EVERY_OPERATOR not in statement.ops)
+            for statement in self._of_overload(name, line, on_kernels)
         }
         return tuple(statements[name] for name in sorted(statements))
+
+    @cached_method
+    def _of_overload(self, op: str, line: str, on_kernels: bool) -> tuple[Statement, ...]:  # noqa: FBT001  (cached by position)
+        return tuple(
+            statement
+            for statement in self.statements.for_op(op, line)
+            if statement.on_every_kernel is on_kernels
+            and (on_kernels or EVERY_OPERATOR not in statement.ops)
+        )
 
     def everywhere(self, line: str) -> tuple[Statement, ...]:
         """Return the statements on every operator; they are about making a tensor."""

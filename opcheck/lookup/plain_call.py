@@ -86,8 +86,9 @@ class OperatorLookup:
         self.lists = lists
         self.operators = OperatorFacts(lists)
         self._verdicts: dict[tuple[str, Target, str, int], Verdict] = {}
-        self._states: dict[Hashable, State] = {}
+        self._states: dict[int, State] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._likenesses: dict[int, _Likeness] = {}
 
     def verdict(self, op: str, target: Target, dtype: str) -> Verdict:
         """Return what the target does with a plain call.
@@ -131,18 +132,23 @@ class OperatorLookup:
         dtype = dtype or self.default_dtype(op, target)
         if refused_by(op, dtype):
             return self._state(self.verdict(op, target, dtype))
-        likeness = self._likeness(op, target)
-        key = (likeness.facts, self._matching(likeness, dtype))
+        key = self._matching(self._likeness(op, target), dtype)
         if key not in self._states:
             self._states[key] = self._state(self.verdict(op, target, dtype))
         return self._states[key]
 
     @cached_method
-    def _likeness(self, op: str, target: Target) -> _Likeness:
-        """Return what distinguishes plain calls, apart from their dtypes: two targets often have equal data."""
+    def _likeness(self, op: str, target: Target) -> int:
+        """Return a number for what distinguishes plain calls, apart from dtypes: targets often have equal data."""
         facts, own, statements = self._facts(op, str(target.torch))
         holding = tuple(each.id for each in statements if target.macos in each.macos)
-        return _Likeness(facts, own, holding)
+        number = self._number(likeness := _Likeness(facts, own, holding))
+        self._likenesses[number] = likeness
+        return number
+
+    def _number(self, value: Hashable) -> int:
+        """Return the same small number for equal values: a long tuple as a key is hashed at each look."""
+        return self._numbers.setdefault(value, len(self._numbers))
 
     @cached_method
     def _facts(self, op: str, line: str) -> tuple[int, frozenset[str], tuple[Statement, ...]]:
@@ -157,7 +163,7 @@ class OperatorLookup:
             )
         names = {name for each in about for name in (*each.dtypes_of, *_tensor_names(each))}
         own = frozenset(_OWN_DTYPES[name] for name in names if name in _OWN_DTYPES)
-        return self._numbers.setdefault(facts, len(self._numbers)), own, (*about, *general)
+        return self._number(facts), own, (*about, *general)
 
     @cached_method
     def _overload(self, op: str, line: str) -> tuple[Hashable, ...]:
@@ -175,8 +181,9 @@ class OperatorLookup:
         )
 
     @cached_method
-    def _matching(self, likeness: _Likeness, dtype: str) -> Hashable:
-        """Return the statements that can match a call in the dtype, and what they distinguish of it."""
+    def _matching(self, number: int, dtype: str) -> int:
+        """Return a number for the statements that can match a call in the dtype, and what they distinguish of it."""
+        likeness = self._likenesses[number]
         dtypes = {dtype, *likeness.own}
         statements = (self.lists.statements.by_id[name] for name in likeness.holding)
         hit = (
@@ -185,7 +192,7 @@ class OperatorLookup:
         matching = tuple((each.id, dtype in each.dtypes) for each in hit)
         by_id = self.lists.statements.by_id
         tests = any(tests_dtypes(by_id[name].condition) for name, _ in matching)
-        return matching, dtype if tests else ""
+        return self._number((likeness.facts, matching, dtype if tests else ""))
 
     def _state(self, verdict: Verdict) -> State:
         """Return the verdict as a state; a native call is marked where a statement makes its result wrong."""
@@ -207,6 +214,7 @@ class OperatorLookup:
         """Return the state of each dtype."""
         return {dtype: self.state(op, target, dtype) for dtype in dtypes}
 
+    @cached_method
     def default_dtype(self, op: str, target: Target) -> str:
         """Return the dtype for a question that names none: the first usual dtype that the operator takes.
 
