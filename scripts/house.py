@@ -70,19 +70,21 @@ class Module(NamedTuple):
     name: str
     room: str
     text: str
-    tree: ast.Module
+    #: the nodes of its syntax tree
+    nodes: tuple[ast.AST, ...]
+    #: the numbers of the lines of code
     code: frozenset[int]
-    comments: int
+    comments: tuple[str, ...]
     #: whether it is the ``__init__`` of a folder
     is_package: bool
 
 
-def docstring_lines(tree: ast.Module) -> set[int]:
+def docstring_lines(nodes: Iterable[ast.AST]) -> set[int]:
     """The numbers of the lines that docstrings take."""
     owners = (ast.Module, ast.ClassDef, *_DEFINITIONS)
     return {
         line
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None
         for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
     }
@@ -91,7 +93,7 @@ def docstring_lines(tree: ast.Module) -> set[int]:
 def read(path: Path, package: Path) -> Module:
     """Parse one file and count its lines of code and of comments."""
     text = path.read_text(encoding="utf-8")
-    tree = ast.parse(text)
+    nodes = tuple(ast.walk(ast.parse(text)))
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     lines = {
         line
@@ -104,16 +106,16 @@ def read(path: Path, package: Path) -> Module:
         name=".".join(parts[:-1] if parts[-1] == "__init__" else parts),
         room=parts[1],
         text=text,
-        tree=tree,
-        code=frozenset(lines - docstring_lines(tree)),
-        comments=sum(token.type == tokenize.COMMENT for token in tokens),
+        nodes=nodes,
+        code=frozenset(lines - docstring_lines(nodes)),
+        comments=tuple(token.string for token in tokens if token.type == tokenize.COMMENT),
         is_package=parts[-1] == "__init__",
     )
 
 
-def imported_names(tree: ast.Module) -> Iterator[str]:
+def imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield each dotted name that a module imports, wherever in it."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -125,7 +127,7 @@ def import_graph(modules: dict[str, Module]) -> nx.DiGraph[str]:
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(modules)
     for module in modules.values():
-        for name in imported_names(module.tree):
+        for name in imported_names(module.nodes):
             target = name if name in modules else name.rpartition(".")[0]
             if target in modules and target != module.name:
                 graph.add_edge(module.name, target)
@@ -151,7 +153,7 @@ def cycles(graph: nx.DiGraph[str]) -> list[list[str]]:
 
 def functions(module: Module) -> Iterator[tuple[int, str]]:
     """Yield each function's number of code lines and its name."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, _DEFINITIONS):
             span = range(node.lineno, (node.end_lineno or node.lineno) + 1)
             yield sum(line in module.code for line in span), f"{module.name}:{node.name}"
@@ -170,7 +172,7 @@ def measure_names(modules: Iterable[Module]) -> dict[str, Counter[str]]:
     for module in modules:
         if not module.is_package:
             files += {module.name.rpartition(".")[2]} - _CONVENTION
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef):
                 classes.append(node.name)
             elif isinstance(node, _DEFINITIONS):
@@ -191,27 +193,21 @@ def measure_names(modules: Iterable[Module]) -> dict[str, Counter[str]]:
 
 
 def _docstrings(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS)):
             yield ast.get_docstring(node) or ""
-
-
-def _comments(module: Module) -> Iterator[str]:
-    for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
 
 
 def _texts(module: Module) -> Iterator[str]:
     """Yield the sentences that users read: texts of three words or more, as in messages and helps."""
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS))
         and ast.get_docstring(node) is not None
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             is_sentence = len(node.value.split()) >= _FEWEST_WORDS
             if is_sentence and id(node) not in docstrings:
@@ -233,7 +229,7 @@ def prose(modules: Sequence[Module], root: Path) -> dict[str, tuple[int, Counter
     pages = [*sorted((root / "docs").rglob("*.md")), root / "README.md"]
     return {
         "docstrings": measure_prose(text for module in modules for text in _docstrings(module)),
-        "comments": measure_prose(text for module in modules for text in _comments(module)),
+        "comments": measure_prose(text for module in modules for text in module.comments),
         "texts for users": measure_prose(text for module in modules for text in _texts(module)),
         "docs": measure_prose(page.read_text(encoding="utf-8") for page in pages if page.is_file()),
     }
@@ -307,7 +303,7 @@ def main() -> None:
     print(tabulate([*rows, total], ["room", "files", "code lines"]))
     longest = sorted((entry for module in modules for entry in functions(module)), reverse=True)
     lines = [line for module in modules for line in module.text.splitlines()]
-    comments = sum(module.comments for module in modules)
+    comments = sum(len(module.comments) for module in modules)
     print(f"\ncomments per code line {comments / code.total():.2f}")
     print(f"lines over {LONG_LINE}         {sum(len(line) > LONG_LINE for line in lines)}")
     median, ninth = (longest[len(longest) * part // 10][0] for part in (5, 1))
