@@ -146,12 +146,12 @@ class OperatorFacts:
         statements = {
             statement.id: statement
             for name in names
-            for statement in self._of_overload(name, line, on_kernels)
+            for statement in self._of_overload(name, line, on_kernels=on_kernels)
         }
         return tuple(statements[name] for name in sorted(statements))
 
     @cached_method
-    def _of_overload(self, op: str, line: str, on_kernels: bool) -> tuple[Statement, ...]:  # noqa: FBT001  (cached by position)
+    def _of_overload(self, op: str, line: str, *, on_kernels: bool) -> tuple[Statement, ...]:
         return tuple(
             statement
             for statement in self.statements.for_op(op, line)
