@@ -51,11 +51,7 @@ _LAZY = {
     "audit": ("opcheck.api", "audit"),
     "emulate": ("opcheck.device.emulator.child.session", "emulate"),
     "__version__": ("opcheck.common.tool", "VERSION"),
-    **{
-        name: ("opcheck.model.records", name)
-        for name in __all__
-        if name[0].isupper() and name not in _WORDS
-    },
+    **{name: ("opcheck.model.records", name) for name in __all__ if name[0].isupper() and name not in _WORDS},
     **{name: ("opcheck.common.vocabulary", name) for name in _WORDS},
 }
 

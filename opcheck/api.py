@@ -71,8 +71,7 @@ def with_keywords(
         texts = "".join(f"\n            {each.field}: {each.option.help}" for each in options)
         about = {
             "__signature__": signature.replace(parameters=[*own, *keywords]),
-            "__doc__": function.__doc__
-            and function.__doc__.replace("AuditOptions:", f"AuditOptions:{texts}"),
+            "__doc__": function.__doc__ and function.__doc__.replace("AuditOptions:", f"AuditOptions:{texts}"),
         }
         for name, value in about.items():
             setattr(function, name, value)

@@ -57,9 +57,7 @@ def audit(
     Raises:
         OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
     """
-    (report,) = audit_targets(
-        request, (request.target,), lists, progress=progress, show_output=show_output, mac=mac
-    )
+    (report,) = audit_targets(request, (request.target,), lists, progress=progress, show_output=show_output, mac=mac)
     return report
 
 
@@ -156,9 +154,7 @@ def _trace(captured: Trace | OpcheckError, request: CaptureRequest, target: Targ
         target_torch=str(target.torch),
         target_macos=str(target.macos),
         complete=False,
-        problems=(
-            Problem(kind="process_died", message=f"{captured.message} ({captured.context})"),
-        ),
+        problems=(Problem(kind="process_died", message=f"{captured.message} ({captured.context})"),),
     )
 
 
@@ -267,20 +263,14 @@ def audit_limits(
         raise not_scaling(first, second, other)
     limits = LimitSearch(run, base, lists, ranges, mac)
     found = [limits.boundary(each) for each in ranges]
-    wanted = [
-        {**limits.others(each.range), each.range.name: size}
-        for each in found
-        for size in neighbours(each)
-    ]
+    wanted = [{**limits.others(each.range), each.range.name: size} for each in found for size in neighbours(each)]
     proofs = zip(wanted, captures(*wanted), strict=True)
     ends = [(sizes, limits.reason_of(trace)) for sizes, trace in proofs]
     entries = [limits.record_proved(each, ends) for each in found]
     entries += limits.at_most(found)
     entries += [limits.compute(each, memory) for memory in macs for each in ranges]
     memory = base.memory or Memory()
-    return msgspec.structs.replace(
-        base, memory=msgspec.structs.replace(memory, limits=tuple(entries))
-    )
+    return msgspec.structs.replace(base, memory=msgspec.structs.replace(memory, limits=tuple(entries)))
 
 
 def audit_plan(

@@ -43,9 +43,7 @@ from opcheck.worker.dependency_tracking import (
 _VERSION = "opcheck-cache/4"
 _OWN = Path(__file__).parent
 #: The names of entries and of temporary files.
-_OWN_NAME = re.compile(
-    r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp"
-)
+_OWN_NAME = re.compile(r"[0-9a-f]{8,64}\.msgpack|\.[0-9a-f]{8,64}\.msgpack\.[0-9a-f]{12}\.tmp|tmp\w{8}\.tmp")
 #: Days until an unused entry is deleted.
 _KEPT = 30.0
 
@@ -98,9 +96,7 @@ class Cache:
             os.utime(path, follow_symlinks=False)
         return entry
 
-    def keep(
-        self, request: CaptureRequest, report: Report, read: Dependencies, about: str = ""
-    ) -> None:
+    def keep(self, request: CaptureRequest, report: Report, read: Dependencies, about: str = "") -> None:
         """Store a report if it is complete and its dependencies are known."""
         if read.unknowable or not report.capture.complete:
             return

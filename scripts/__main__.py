@@ -30,13 +30,9 @@ def scripts() -> None:
 
 def _flags(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option(
-            "--list", "listed", is_flag=True, help="Show the steps and whether each is up to date."
-        ),
+        click.option("--list", "listed", is_flag=True, help="Show the steps and whether each is up to date."),
         click.option("--again", is_flag=True, help="Run also what is up to date."),
-        click.option(
-            "--check", is_flag=True, help="Write nothing; exit with 1 where something is stale."
-        ),
+        click.option("--check", is_flag=True, help="Write nothing; exit with 1 where something is stale."),
     ):
         command = option(command)
     return command
@@ -62,9 +58,7 @@ def _run(entry: str, words: Sequence[str], values: dict[str, str], **flags: Any)
     runner = Runner(steps, values)
     if flags["listed"]:
         for name in wanted:
-            click.echo(
-                f"{'up to date' if runner.is_current(name) else 'to run':10}  {name}: {steps[name].run}"
-            )
+            click.echo(f"{'up to date' if runner.is_current(name) else 'to run':10}  {name}: {steps[name].run}")
         return
     if flags["check"]:
         outcomes = runner.check(wanted)

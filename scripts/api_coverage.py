@@ -76,9 +76,7 @@ def status(name: str, aim: Target, lookup: OperatorLookup) -> str:
         query = resolve(name, lookup.lists)
     except UsageError:
         return "nameless"
-    present = [
-        op for op in query.overloads if lookup.operators.resolution(op, line).value is not None
-    ]
+    present = [op for op in query.overloads if lookup.operators.resolution(op, line).value is not None]
     if not present:
         return "not in this release"
     main = query.main if query.main in present else present[0]

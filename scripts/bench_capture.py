@@ -104,9 +104,7 @@ def _train_step(model: Any, args: Any, kwargs: Any, sites: Any = None) -> None:
         TrainStep(parse_optimizer("adamw"), "")(model, args, kwargs, sites or CallSites())
 
 
-def _plain(
-    model: Any, args: Any, kwargs: Any, _torch_line: str, program: Any = _forward
-) -> dict[str, float]:
+def _plain(model: Any, args: Any, kwargs: Any, _torch_line: str, program: Any = _forward) -> dict[str, float]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils._pytree import tree_map_only
@@ -115,9 +113,7 @@ def _plain(
     with mode:
 
         def fake(tensor: torch.Tensor) -> torch.Tensor:
-            return torch.empty_strided(
-                tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
-            )
+            return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
 
         for module in model.modules():
             for tensors in (module._parameters, module._buffers):
@@ -131,9 +127,7 @@ def _plain(
         return _timed(lambda: program(model, args, kwargs))
 
 
-def _opcheck(
-    model: Any, args: Any, kwargs: Any, torch_line: str, program: Any = _forward
-) -> dict[str, float]:
+def _opcheck(model: Any, args: Any, kwargs: Any, torch_line: str, program: Any = _forward) -> dict[str, float]:
     from opcheck.capture.child.build import without_compiler
     from opcheck.capture.child.move import Mover
     from opcheck.capture.child.recording.graph import op_calls, to_graph
@@ -158,9 +152,7 @@ def _opcheck(
             recorder.calls.clear()
             with recorder.sites.follow_modules(model), without_compiler():
                 program(model, args, kwargs, recorder.sites)
-            judge_all(
-                op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists
-            )
+            judge_all(op_calls(to_graph(recorder.calls, mover.names, recorder.place)), target, lists)
 
         times = _timed(run)
     return {**times, "calls": len(recorder.calls)}

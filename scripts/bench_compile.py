@@ -41,9 +41,7 @@ def main() -> int:
         cpu = _seconds(name, Variant(backend="inductor"))
         metal_total, cpu_total = metal_total + metal, cpu_total + cpu
         print(f"{name}: Metal {metal:.2f} s, CPU {cpu:.2f} s, ratio {metal / cpu:.2f}", flush=True)
-    print(
-        f"whole: Metal {metal_total:.2f} s, CPU {cpu_total:.2f} s, ratio {metal_total / cpu_total:.2f}"
-    )
+    print(f"whole: Metal {metal_total:.2f} s, CPU {cpu_total:.2f} s, ratio {metal_total / cpu_total:.2f}")
     return int(metal_total > cpu_total)
 
 

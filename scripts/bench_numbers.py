@@ -51,10 +51,7 @@ def calls(count: int) -> dict[str, dict[str, tuple[Any, tuple[Any, ...]]]]:
             "mul": (aten.mul.Tensor, (x, y)),
             "add, 2-d": (aten.add.Tensor, (table, table.clone())),
             "mul by a number": (aten.mul.Tensor, (x, 2.5)),
-            **{
-                name: (packet(name), (x,))
-                for name in ("exp", "log", "tanh", "sigmoid", "silu", "gelu", "sqrt", "sin")
-            },
+            **{name: (packet(name), (x,)) for name in ("exp", "log", "tanh", "sigmoid", "silu", "gelu", "sqrt", "sin")},
             "every second": (aten.exp.default, (table[:, ::2],)),
             "where": (aten.where.self, (x > 1, x, y)),
         },
@@ -127,9 +124,7 @@ def step_time(kernels: Any, release: str) -> float:
     """Return the milliseconds of a step of a small network's training on the emulated Mac."""
     torch.manual_seed(0)
     with opcheck.emulate(torch=release, kernels=kernels):
-        net = torch.nn.Sequential(
-            torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 10)
-        ).to("mps")
+        net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 10)).to("mps")
         optimizer = torch.optim.AdamW(net.parameters())
         x = torch.randn(128, 64, device="mps")
 
@@ -162,9 +157,7 @@ def main() -> int:
     if options.loop:
         line = ".".join(options.torch.split(".")[:2])
         alone, shadow = step_time("", line), step_time("shadow", line)
-        print(
-            f"training step: {alone:.1f} ms alone, {shadow:.1f} ms in shadow, x{shadow / alone:.1f}"
-        )
+        print(f"training step: {alone:.1f} ms alone, {shadow:.1f} ms in shadow, x{shadow / alone:.1f}")
     return 0 if within else 1
 
 

@@ -99,9 +99,7 @@ def compare(line: str) -> str:
     repeated = line.count("\n")
     most = min(MANY, BYTES // len(line) * repeated)
     few, many = (measure_text(line * (count // repeated))[0] for count in (FEW, most))
-    return (
-        f"{FEW:,}: {few:.2f} s  {most:,}: {many:.2f} s  per line: x{many / most / (few / FEW):.2f}"
-    )
+    return f"{FEW:,}: {few:.2f} s  {most:,}: {many:.2f} s  per line: x{many / most / (few / FEW):.2f}"
 
 
 def fix_project() -> str:

@@ -34,9 +34,7 @@ def main() -> int:
         about, results = read(Path(name) / "1")
         each = [result.seconds for result in results]
     for jobs, wall in taken.items():
-        print(
-            f"{jobs} process(es): {wall:.1f} s for {len(each) // len(about.modes)} models, imports included"
-        )
+        print(f"{jobs} process(es): {wall:.1f} s for {len(each) // len(about.modes)} models, imports included")
     print(f"one process takes {taken[1] / taken[2]:.2f} times as long as two")
     print(
         f"{len(about.targets)} targets: {sum(each) / len(each):.2f} s for a model and mode, "

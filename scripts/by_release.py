@@ -20,9 +20,7 @@ def rows(recorded: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> dict[str, lis
     return result
 
 
-def text(
-    head: Mapping[str, Any], key: str, recorded: Mapping[str, Mapping[str, tuple[Any, Any]]]
-) -> str:
+def text(head: Mapping[str, Any], key: str, recorded: Mapping[str, Mapping[str, tuple[Any, Any]]]) -> str:
     """Return the JSON of a file with one line an entry: each holds its rows from the release on that changes it.
 
     Args:
@@ -31,7 +29,6 @@ def text(
         recorded: by release line, the two values of each entry; the first is None where there is none.
     """
     body = ",\n".join(
-        f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}"
-        for name, value in rows(recorded).items()
+        f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}" for name, value in rows(recorded).items()
     )
     return f'{json.dumps(head, separators=(",", ":"))[:-1]},\n"{key}":{{\n{body}\n}}}}\n'

@@ -121,8 +121,7 @@ def predict(times: Iterable[Measurement], work: Work, parameters: Parameters) ->
 
 def _predict(each: Measurement, work: Work, parameters: Parameters) -> Predicted:
     parts = [
-        (estimate(work[f"{name}@{each.torch}"], each.chip, each.gpus, parameters), times)
-        for name, times in each.parts
+        (estimate(work[f"{name}@{each.torch}"], each.chip, each.gpus, parameters), times) for name, times in each.parts
     ]
     gpu = Interval(
         sum(part.low_seconds * times for part, times in parts),
@@ -150,9 +149,7 @@ def capture() -> None:
         request = request_of(
             model,
             target(torch, None, lists, fallback=True),
-            CaptureOptions(
-                inputs=tuple(options.pop("inputs")), call=tuple(options.pop("call", ())), **options
-            ),
+            CaptureOptions(inputs=tuple(options.pop("inputs")), call=tuple(options.pop("call", ())), **options),
         )
         report = audit(request, lists)
         if not report.workloads:
@@ -266,11 +263,7 @@ def without_each_source(times: Sequence[Measurement], work: Work) -> Folds:
 def predict_folds(folds: Folds, work: Work, spreads: Parameters) -> list[Predicted]:
     """Return the predictions for the times of each source by the others, with the spreads of these parameters."""
     values = {name: getattr(spreads, name) for name in _SPREADS}
-    return [
-        each
-        for fitted, times in folds
-        for each in predict(times, work, msgspec.structs.replace(fitted, **values))
-    ]
+    return [each for fitted, times in folds for each in predict(times, work, msgspec.structs.replace(fitted, **values))]
 
 
 def _with_spreads(folds: Folds, work: Work, parameters: Parameters) -> Parameters:
@@ -394,9 +387,7 @@ def main() -> None:
     times, work = measurements().times, workloads()
     if what == "fit":
         fitted = fit(times, work)
-        rounded = {
-            name: float(f"{value:.3g}") for name, value in msgspec.structs.asdict(fitted).items()
-        }
+        rounded = {name: float(f"{value:.3g}") for name, value in msgspec.structs.asdict(fitted).items()}
         content = {"schema": 1, "parameters": rounded}
         _FIT.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         print(_FIT.read_text())

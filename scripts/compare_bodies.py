@@ -71,9 +71,7 @@ class Bodies:
     def body_in(self, op: str, line: str) -> Found:
         """What decides in the difference: both bodies' calls, followed in the older release."""
         older, newer = (self._reached(self.calls[of][op], line) for of in (line, BASE))
-        return Found(
-            op, line, self._lacking(newer - older, line), self._lacking(older - newer, line)
-        )
+        return Found(op, line, self._lacking(newer - older, line), self._lacking(older - newer, line))
 
     def _reached(self, calls: tuple[str, ...], line: str) -> set[str]:
         seen: set[str] = set()
@@ -92,9 +90,7 @@ class Bodies:
     def _lacking(self, ops: set[str], line: str) -> tuple[str, ...]:
         fine = ("native", "composite")
         return tuple(
-            op
-            for op in sorted(ops)
-            if self.lists.resolve(op, line).status not in fine and not ELSEWHERE.fullmatch(op)
+            op for op in sorted(ops) if self.lists.resolve(op, line).status not in fine and not ELSEWHERE.fullmatch(op)
         )
 
 
@@ -107,8 +103,7 @@ def main() -> int:
     lines = [
         release.line
         for release in lists.releases
-        if Version.parse(release.line) < Version.parse(BASE)
-        and (not asked or Version.parse(release.line) in asked)
+        if Version.parse(release.line) < Version.parse(BASE) and (not asked or Version.parse(release.line) in asked)
     ]
     releases = {release.line: release.torch for release in lists.releases}
     read = Bodies(lists, {line: calls_of(releases[line], lists) for line in (*lines, BASE)})
@@ -146,14 +141,10 @@ def contradictions(read: Bodies, lines: list[str]) -> list[str]:
             calls = read.calls[line].get(name)
             if calls is None or Version.parse(line) not in entry.torch:
                 continue
-            texts += [
-                f"{entry.op} {line}: {name} calls no {c}" for c in entry.calls if c not in calls
-            ]
+            texts += [f"{entry.op} {line}: {name} calls no {c}" for c in entry.calls if c not in calls]
             texts += [f"{entry.op} {line}: {name} calls {c}" for c in entry.without if c in calls]
         later = read.calls[BASE][name]
-        texts += [
-            f"{entry.op}: {name} of {BASE} calls no {c}" for c in entry.without if c not in later
-        ]
+        texts += [f"{entry.op}: {name} of {BASE} calls no {c}" for c in entry.without if c not in later]
     return texts
 
 

@@ -36,9 +36,7 @@ class Case(NamedTuple):
 
     def __str__(self) -> str:
         """``SGD(lr=0.1)``."""
-        return (
-            f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.arguments.items())})"
-        )
+        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.arguments.items())})"
 
 
 CASES = (
@@ -70,9 +68,7 @@ def main() -> int:
             if asked and release.torch not in asked:
                 continue
             package = unpacked(release.torch, Path(folder))
-            target = Target(
-                torch=Version.parse(release.line), macos=Version.parse(release.minimum_macos)
-            )
+            target = Target(torch=Version.parse(release.line), macos=Version.parse(release.minimum_macos))
             differ = [row for case in CASES if (row := compared(case, package, target, lists))]
             print(f"{release.torch}: {len(CASES)} steps, {len(differ)} differ")
             print("".join(f"  {text}\n" for text, _ in differ), end="")

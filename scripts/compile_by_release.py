@@ -31,9 +31,7 @@ class Form(NamedTuple):
     variant: Variant = Variant(backend="inductor", metal=True)
 
 
-FORMS = msgspec.yaml.decode(
-    Path(__file__).with_name("compile_forms.yaml").read_bytes(), type=list[Form]
-)
+FORMS = msgspec.yaml.decode(Path(__file__).with_name("compile_forms.yaml").read_bytes(), type=list[Form])
 
 
 def main() -> None:

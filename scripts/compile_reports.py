@@ -153,9 +153,7 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
     if own.folder:
         compilation.use_metal_backend(Path(own.folder) / BACKEND)
     preload()
-    target = Target(
-        torch=Version.parse(line), macos=Version(26 if Version.parse(line) >= Version(2, 9) else 15)
-    )
+    target = Target(torch=Version.parse(line), macos=Version(26 if Version.parse(line) >= Version(2, 9) else 15))
 
     def judge(name: str, variant: Variant) -> CompileReport:
         reported = PROGRAMS[name]

@@ -76,9 +76,7 @@ def contradictions(line: str, aim: Target, lookup: OperatorLookup) -> Iterator[C
     """Yield what contradicts our verdicts in a release."""
     for op, dtype, state, name in expected(line):
         status = lookup.state(op, aim, dtype).status
-        if (state == "pass" and status == "unsupported") or (
-            state == "xfail" and status == "native"
-        ):
+        if (state == "pass" and status == "unsupported") or (state == "xfail" and status == "native"):
             yield Contradiction(line, op, dtype, f"OpInfo expects it to {state}", status, name)
     for op, dtypes in kernels(line, lookup.lists.operators(line)).items():
         for dtype in dtypes:
@@ -138,9 +136,7 @@ def main() -> int:
     return int(bool(total[OPEN] or total[NOT_RECORDED]))
 
 
-def crossed(
-    line: str, macos: str, lookup: OperatorLookup
-) -> tuple[list[tuple[Contradiction, str]], str]:
+def crossed(line: str, macos: str, lookup: OperatorLookup) -> tuple[list[tuple[Contradiction, str]], str]:
     """Return a release's contradictions with their causes, and how many pairs there are."""
     rows = sorted(set(contradictions(line, target(line, macos), lookup)))
     pairs = list(compare(store.read(line), macos)) if line in store.recorded() else []

@@ -103,9 +103,7 @@ def _probe(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _opcheck(
-    command: Any, variables: dict[str, str], limit: float = 300.0
-) -> tuple[int, str, float]:
+def _opcheck(command: Any, variables: dict[str, str], limit: float = 300.0) -> tuple[int, str, float]:
     start = time.monotonic()
     try:
         done = subprocess.run(

@@ -18,8 +18,7 @@ class _Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.inward(x).chunk(3, -1)
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.inward(x).chunk(3, -1)
         )
         mixed = functional.scaled_dot_product_attention(query, key, value)
         out: Tensor = self.outward(mixed.transpose(1, 2).flatten(-2))

@@ -83,9 +83,7 @@ def _said(text: str, extracted: Extracted) -> str:
     return f"{text!r} ({where}:{number or '?'} {function or ''})"
 
 
-def _metal(
-    line: str, before: str | None, releases: tuple[str, ...], history: History
-) -> Iterator[tuple[str, str]]:
+def _metal(line: str, before: str | None, releases: tuple[str, ...], history: History) -> Iterator[tuple[str, str]]:
     for name, entries in history.operators.items():
         values = expand(entries, releases)
         then = _dtypes(values.get(before or "", ""))
@@ -109,11 +107,7 @@ def _dtypes(value: str) -> set[str]:
 def check(extracted: Extracted, releases: Iterable[Release]) -> list[str]:
     """What --check reports: a statement that claims what no wheel holds, a release not extracted."""
     statements = load_statements(data_directory()).all
-    results = [
-        f"torch {release.line}: not extracted"
-        for release in releases
-        if release.line not in extracted.releases
-    ]
+    results = [f"torch {release.line}: not extracted" for release in releases if release.line not in extracted.releases]
     for item, lines in unfounded(statements, extracted):
         spanned = [line for line in extracted.releases if item.spans(line)]
         where = "any release of its span" if len(lines) == len(spanned) else ", ".join(lines)
@@ -144,11 +138,7 @@ def _run(named: list[str], directory: Path, *, check_only: bool) -> int:
     if not named and not check_only:
         asked = [item.torch for item in known]
         extracted, history = EMPTY, metal({})
-    pieces = {
-        piece
-        for _, text in claims(load_statements(data_directory()).all)
-        for piece in fragments(text)
-    }
+    pieces = {piece for _, text in claims(load_statements(data_directory()).all) for piece in fragments(text)}
     lines = []
     for release in asked:
         start = time.monotonic()
@@ -157,9 +147,7 @@ def _run(named: list[str], directory: Path, *, check_only: bool) -> int:
         extracted = with_release(extracted, line, places, users)
         lines.append(line)
         seconds = time.monotonic() - start
-        print(
-            f"{line}: {len(present(extracted, line))} texts, {len(families)} families, {seconds:.1f} s"
-        )
+        print(f"{line}: {len(present(extracted, line))} texts, {len(families)} families, {seconds:.1f} s")
     if asked:
         (directory / DIRECTORY).mkdir(exist_ok=True)
         write_text(directory / TEXTS.name, dump_texts(extracted))

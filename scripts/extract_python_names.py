@@ -220,9 +220,7 @@ def _arguments(body: list[ast.stmt], within: str) -> Iterator[tuple[str, frozens
 
 
 def _strings(node: ast.expr) -> set[str]:
-    return {
-        n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-    }
+    return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
 def _resolved(module: str, source: str, level: int, *, package: bool) -> str:
@@ -293,9 +291,7 @@ def _lines(owner: str, names: dict[str, Any]) -> str:
 def main() -> int:
     """Read all wheels, write the file."""
     releases, _ = read_releases(data_directory() / "releases.yaml")
-    content = extract(
-        {release.line: obtain(release.torch, default_cache()) for release in releases}
-    )
+    content = extract({release.line: obtain(release.torch, default_cache()) for release in releases})
     (data_directory() / NAMES.name).write_text(_text(content), encoding="utf-8")
     return 0
 

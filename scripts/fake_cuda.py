@@ -42,9 +42,7 @@ class _OnCpu(TorchFunctionMode):
         if func is torch.Tensor.cuda:
             COUNTS["cuda"] += 1
             return args[0]
-        return func(
-            *map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()}
-        )
+        return func(*map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()})
 
 
 def _on_cpu(value: object) -> object:
@@ -77,6 +75,4 @@ def _answered(name: str, answer: object) -> object:
 
 def pytest_unconfigure() -> None:
     """Write the counts."""
-    Path(os.environ["FAKE_CUDA_LOG"]).write_text(
-        json.dumps(COUNTS, sort_keys=True), encoding="utf-8"
-    )
+    Path(os.environ["FAKE_CUDA_LOG"]).write_text(json.dumps(COUNTS, sort_keys=True), encoding="utf-8")

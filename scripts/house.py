@@ -95,12 +95,7 @@ def read(path: Path, package: Path) -> Module:
     text = path.read_text(encoding="utf-8")
     nodes = tuple(ast.walk(ast.parse(text)))
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    lines = {
-        line
-        for token in tokens
-        if token.type not in _NO_CODE
-        for line in range(token.start[0], token.end[0] + 1)
-    }
+    lines = {line for token in tokens if token.type not in _NO_CODE for line in range(token.start[0], token.end[0] + 1)}
     parts = path.relative_to(package.parent).with_suffix("").parts
     return Module(
         name=".".join(parts[:-1] if parts[-1] == "__init__" else parts),
@@ -264,9 +259,7 @@ def figures(package: Path) -> dict[str, float]:
     return {kind: value for kind, (value, _) in measure(package, read_all(package)).items()}
 
 
-def over_budget(
-    measured: Mapping[str, float], budget: Mapping[str, float], tolerance: float = 0.02
-) -> list[str]:
+def over_budget(measured: Mapping[str, float], budget: Mapping[str, float], tolerance: float = 0.02) -> list[str]:
     """Return a line for each figure that is above its budget, or so far below that the budget is to be lowered.
 
     Args:

@@ -120,9 +120,7 @@ def _row(name: str, graphs: Sequence[SideGraph]) -> CompiledRow:
         )
     kernels = any(graph.kernels for graph in graphs)
     classes = {(True, False): "metal", (True, True): "mixed", (False, True): "eager"}
-    return CompiledRow(
-        op=name, result=classes.get((kernels, bool(externs)), "nothing"), externs=externs
-    )
+    return CompiledRow(op=name, result=classes.get((kernels, bool(externs)), "nothing"), externs=externs)
 
 
 def _paragraphs(outcome: dict[str, dict[str, CompiledRow]]) -> Iterator[str]:
@@ -139,9 +137,7 @@ def _paragraphs(outcome: dict[str, dict[str, CompiledRow]]) -> Iterator[str]:
     for name, meaning in CLASSES.items():
         counts = [sum(row.result == name for row in outcome[dtype].values()) for dtype in DTYPES]
         rows.append((meaning, *counts))
-    rows.append(
-        ("not tried yet", *(len(list_operators(dtype)) - len(outcome[dtype]) for dtype in DTYPES))
-    )
+    rows.append(("not tried yet", *(len(list_operators(dtype)) - len(outcome[dtype]) for dtype in DTYPES)))
     rows.append(("operators", *(len(list_operators(dtype)) for dtype in DTYPES)))
     yield tabulate(rows, headers=("", *DTYPES), tablefmt="github")
     for title, result in (
@@ -151,9 +147,7 @@ def _paragraphs(outcome: dict[str, dict[str, CompiledRow]]) -> Iterator[str]:
         ("What ended the process", "ended"),
     ):
         table = sorted(
-            (reason, dtype, ops)
-            for dtype in DTYPES
-            for reason, ops in group_reasons(outcome[dtype].values(), result)
+            (reason, dtype, ops) for dtype in DTYPES for reason, ops in group_reasons(outcome[dtype].values(), result)
         )
         if table:
             yield f"## {title}"

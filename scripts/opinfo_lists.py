@@ -36,9 +36,7 @@ def main() -> None:
     """Record the installed release."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=12, help="of each OpInfo with float32")
-    parser.add_argument(
-        "--older", nargs="*", default=[], help="releases whose composites to follow with this torch"
-    )
+    parser.add_argument("--older", nargs="*", default=[], help="releases whose composites to follow with this torch")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     start = time.monotonic()
@@ -82,19 +80,13 @@ def record_release(samples: int, older: list[str]) -> Recording:
 
 def _info_of_the_dead(op: Any, states: dict[str, dict[str, dict[str, str]]], how: str) -> Info:
     runs: dict[str, dict[str, Run]] = {
-        kind: {
-            dtype: Run(samples=0, failures=(how,))
-            for rows in states.values()
-            for dtype in rows[kind]
-        }
+        kind: {dtype: Run(samples=0, failures=(how,)) for rows in states.values() for dtype in rows[kind]}
         for kind in PASSES
     }
     return Info(api=op.name, ci=states, runs=runs)
 
 
-def _info(
-    op: Any, states: dict[str, dict[str, dict[str, str]]], samples: int, watch: record.Watch
-) -> Info:
+def _info(op: Any, states: dict[str, dict[str, dict[str, str]]], samples: int, watch: record.Watch) -> Info:
     watch.enters = {}
     runs: dict[str, dict[str, Run]] = {str(kind): {} for kind in PASSES}
     dtypes = {dtype: None for rows in states.values() for dtype in rows["forward"]}
@@ -132,9 +124,7 @@ def _composites(ops: list[Any], line: str, samples: int) -> dict[str, Body]:
         return watch.bodies
 
     with record.mac(line, watch):
-        made = run_in_forks(
-            ops, work, dict[str, Body], lambda _op, _error: {}, chunk=CHUNK, seconds=SECONDS
-        )
+        made = run_in_forks(ops, work, dict[str, Body], lambda _op, _error: {}, chunk=CHUNK, seconds=SECONDS)
         for bodies in made:
             watch.merge(bodies)
     return watch.bodies
@@ -142,12 +132,7 @@ def _composites(ops: list[Any], line: str, samples: int) -> dict[str, Body]:
 
 def summary(recording: Recording) -> str:
     """How much was run, and how much of it failed here."""
-    runs = [
-        run
-        for info in recording.opinfos.values()
-        for kind in PASSES
-        for run in info.runs[kind].values()
-    ]
+    runs = [run for info in recording.opinfos.values() for kind in PASSES for run in info.runs[kind].values()]
     failed = sum(bool(run.failures) for run in runs)
     return (
         f"{len(recording.opinfos)} OpInfos, {len(runs)} runs, {sum(len(r.calls) for r in runs)} calls, "

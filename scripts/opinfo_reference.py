@@ -134,9 +134,7 @@ def _tensors(op: Any, sample: Any, *, gradient: bool) -> list[torch.Tensor]:
     inputs = [tensor for tensor in given if tensor.requires_grad and tensor.is_leaf]
     if gradient and outputs and inputs:
         gradients = [torch.ones_like(output) for output in outputs]
-        grads: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
-            outputs, inputs, gradients, allow_unused=True
-        )
+        grads: tuple[torch.Tensor | None, ...] = torch.autograd.grad(outputs, inputs, gradients, allow_unused=True)
         results += [gradient for gradient in grads if gradient is not None]
     return [result.detach() for result in results]
 

@@ -80,10 +80,7 @@ def of_release(line: str) -> dict[Case, set[str]]:
         mismatch = {name for name, dtypes in lists.items() if not dtypes or pair.dtype in dtypes}
         if pair.kind != "forward" or not unforeseen or mismatch & MISMATCH:
             continue
-        if (
-            "pass"
-            not in recording.opinfos[pair.opinfo].ci[store.SIMULATED_MACOS]["forward"].values()
-        ):
+        if "pass" not in recording.opinfos[pair.opinfo].ci[store.SIMULATED_MACOS]["forward"].values():
             continue
         cases = _cases(recording.opinfos[pair.opinfo].runs["forward"][pair.dtype], pair.dtype)
         if cases & passing:
@@ -165,9 +162,7 @@ def spans(held: list[str], lines: list[str]) -> list[tuple[str, str | None]]:
     ]
 
 
-def statement(
-    name: str, op: str, argument: str, since: str, until: str | None, dtypes: dict[str, set[str]]
-) -> str:
+def statement(name: str, op: str, argument: str, since: str, until: str | None, dtypes: dict[str, set[str]]) -> str:
     """One entry of the file."""
     ordered = [dtype for dtype in store.DTYPES if dtype in dtypes]
     opinfos = sorted({text for texts in dtypes.values() for text in texts})

@@ -141,9 +141,7 @@ def _run(root: Path, tests: list[str], packages: str, limit: int, *, fake: bool)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(root.parent / "home"),
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, (str(root), str(Path(__file__).parent), packages))
-        ),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(root), str(Path(__file__).parent), packages))),
         "FAKE_CUDA_LOG": str(log),
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",
@@ -169,9 +167,7 @@ def _outcomes(results: Path) -> dict[str, str]:
 
 
 def _outcome(case: ET.Element) -> str:
-    return next(
-        (part.tag for part in case if part.tag in {"failure", "error", "skipped"}), "passed"
-    )
+    return next((part.tag for part in case if part.tag in {"failure", "error", "skipped"}), "passed")
 
 
 def _line(row: Row) -> str:
@@ -188,11 +184,7 @@ def _line(row: Row) -> str:
 
 
 def _compared(before: Outcome, after: Outcome) -> str:
-    different = [
-        name
-        for name in {**before.tests, **after.tests}
-        if before.tests.get(name) != after.tests.get(name)
-    ]
+    different = [name for name in {**before.tests, **after.tests} if before.tests.get(name) != after.tests.get(name)]
     if not before.tests:
         return "did not run"
     if different:

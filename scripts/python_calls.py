@@ -58,8 +58,7 @@ def record(pattern: str, line: str) -> Calls:
                 called
                 for expression in expressions
                 for call, training in _prepared(expression, name, line)
-                if (called := _run(call, watch, f"{line} {expression}", training=training))
-                is not None
+                if (called := _run(call, watch, f"{line} {expression}", training=training)) is not None
             ]
             lacking = set().union(*bodies) - load().operators(line).keys()
             if lacking:
@@ -110,10 +109,7 @@ def _prepared(expression: str, name: str, line: str) -> Iterator[tuple[Any, bool
 
 def _settle(module: nn.Module, args: Any, kwargs: Any) -> None:
     """Let a lazy module make its parameters, which only its first call does."""
-    if any(
-        isinstance(each, (nn.UninitializedParameter, nn.UninitializedBuffer))
-        for each in module.parameters()
-    ):
+    if any(isinstance(each, (nn.UninitializedParameter, nn.UninitializedBuffer)) for each in module.parameters()):
         module(*args, **kwargs)
 
 
@@ -184,9 +180,7 @@ def weighed(distribution: torch.distributions.Distribution) -> torch.Tensor:
     return distribution.log_prob(distribution.sample())
 
 
-def scaled(
-    scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, loss: torch.Tensor
-) -> None:
+def scaled(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
     """Take the step of a program that scales its loss."""
     scaler.scale(loss)
     scaler.step(optimizer)
@@ -221,9 +215,7 @@ def main() -> None:
     parser.add_argument("--name", default="*", help="names of this pattern alone, printed")
     options = parser.parse_args()
     calls = {
-        release.line: run_forked(
-            functools.partial(record, options.name, release.line), Calls, SECONDS
-        )
+        release.line: run_forked(functools.partial(record, options.name, release.line), Calls, SECONDS)
         for release in load().releases
     }
     if options.name == "*":

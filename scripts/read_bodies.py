@@ -32,9 +32,7 @@ def unknown(line: str, lists: OpLists) -> Iterator[str]:
 
 def bodies(line: str, calls: dict[str, tuple[str, ...]], lists: OpLists) -> Bodies:
     """Return what the unknown composites of a release call: always, and on some branch."""
-    entries = [
-        entry for entry in written_bodies(data_directory()) if Version.parse(line) in entry.torch
-    ]
+    entries = [entry for entry in written_bodies(data_directory()) if Version.parse(line) in entry.torch]
     read: Bodies = {}
     for op in dict.fromkeys(unknown(line, lists)):
         written = next((entry for entry in entries if entry.covers(op)), None)

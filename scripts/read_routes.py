@@ -104,9 +104,7 @@ def main() -> int:
             }
             counts = Counter(text.partition(":")[0] for text in now.values())
             shown = ", ".join(f"{kind} {count}" for kind, count in counts.most_common())
-            ratio = (
-                f"{seconds:.0f} s, {seconds / opening - 1:.1f} times as long as opening the wheel"
-            )
+            ratio = f"{seconds:.0f} s, {seconds / opening - 1:.1f} times as long as opening the wheel"
             print(f"torch {release.torch}: {shown}; {ratio}", flush=True)
             if options.time:
                 continue

@@ -83,9 +83,7 @@ def measure() -> tuple[dict[str, Any], list[str]]:
         for kind in store.PASSES:
             own = [pair for pair in pairs if pair.kind == kind]
             rows[kind].append(
-                {"torch": line}
-                | counted(own)
-                | {"without_ci": counted(p for p in fewer if p.kind == kind)["agree"]}
+                {"torch": line} | counted(own) | {"without_ci": counted(p for p in fewer if p.kind == kind)["agree"]}
             )
         if Version.parse(line) >= _SUMMARIES_SINCE:
             summaries.update(p.kind for p in pairs if p.because == reference.REASONS["random"])
@@ -96,9 +94,7 @@ def measure() -> tuple[dict[str, Any], list[str]]:
         contradictions, counts = crossed(line, store.SIMULATED_MACOS, lookup)
         causes.update(cause for _, cause in contradictions)
         cross.append({"torch": line, "compared": counts, "contradictions": len(contradictions)})
-    print(
-        f"{tabulate_by_dtype(all_pairs)}\n\nWithout `{PREFIX}*`:\n\n{tabulate_by_dtype(all_fewer)}"
-    )
+    print(f"{tabulate_by_dtype(all_pairs)}\n\nWithout `{PREFIX}*`:\n\n{tabulate_by_dtype(all_fewer)}")
     apart = [pair for pair in all_pairs if pair.predicted is not None and not pair.agrees]
     figures = {
         "computed": dt.datetime.now(tz=dt.UTC).date().isoformat(),
@@ -163,11 +159,7 @@ def _same(pair: Pair) -> bool:
 def _why_not(pair: Pair) -> str:
     if pair.raises is not None:
         return pair.because
-    return (
-        "an unknown call decides"
-        if "::" in pair.because
-        else "a sample did not run on the simulated Mac"
-    )
+    return "an unknown call decides" if "::" in pair.because else "a sample did not run on the simulated Mac"
 
 
 def _of_reports() -> dict[str, int]:
@@ -238,9 +230,7 @@ def _tabulate(rows: Sequence[tuple[Any, ...]], headers: Sequence[str]) -> str:
 
 
 def _total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {"torch": "all"} | {
-        key: sum(row[key] for row in rows) for key in rows[0] if key != "torch"
-    }
+    return {"torch": "all"} | {key: sum(row[key] for row in rows) for key in rows[0] if key != "torch"}
 
 
 def _share(part: int, whole: int) -> str:

@@ -56,9 +56,7 @@ def _compiled(name: str) -> records.CompileReport:
     # CPU Inductor is left out: it tells nothing of a Mac, and its compiler's time is most of the whole.
     stages = [records.Variant(backend="eager"), records.Variant(backend="aot_eager")]
     metal = [msgspec.structs.replace(records.METAL, dtype=dtype) for dtype in records.DTYPES]
-    training = [
-        msgspec.structs.replace(variant, training=True) for variant in (stages[1], metal[0])
-    ]
+    training = [msgspec.structs.replace(variant, training=True) for variant in (stages[1], metal[0])]
     plan = records.CompilePlan(variants=(*stages, *metal, *training), seconds=600.0)
     compiled = compile_variants(request, plan)
     target = Target(torch=Version.parse(TORCH), macos=Version.parse(MACOS))
@@ -81,9 +79,7 @@ def _row(name: str, result: records.CompileReport) -> dict[str, object]:
         **outcomes,
         "kernels": result.kernels,
         "eager operators": len({extern.op for extern in result.externs}),
-        "of these not native": len(
-            {extern.op for extern in result.externs if extern.status != "native"}
-        ),
+        "of these not native": len({extern.op for extern in result.externs if extern.status != "native"}),
     }
 
 

@@ -201,9 +201,7 @@ def main() -> int:
         print(f"{path}: differs")
         if options.check:
             failed = True
-            sys.stdout.writelines(
-                difflib.unified_diff(text.splitlines(keepends=True), new.splitlines(keepends=True))
-            )
+            sys.stdout.writelines(difflib.unified_diff(text.splitlines(keepends=True), new.splitlines(keepends=True)))
         else:
             write_text(path, new)
     return int(failed)

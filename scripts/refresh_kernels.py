@@ -132,8 +132,7 @@ _COUNTED = (*VERDICTS, "no defect")
 
 def _count(outcomes: Iterable[KernelOutcome], none: set[tuple[str, str]]) -> Counter[str]:
     return Counter(
-        "no defect" if outcome.verdict == "wrong" and _key(outcome) in none else outcome.verdict
-        for outcome in outcomes
+        "no defect" if outcome.verdict == "wrong" and _key(outcome) in none else outcome.verdict for outcome in outcomes
     )
 
 
@@ -191,9 +190,7 @@ def _key(outcome: KernelOutcome) -> tuple[str, str]:
 
 
 def _wrong(runs: list[KernelRun]) -> Iterable[tuple[str, ...]]:
-    result: dict[tuple[str, str], dict[str, list[KernelOutcome]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    result: dict[tuple[str, str], dict[str, list[KernelOutcome]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
         for outcome in run.outcomes:
             if outcome.verdict == "wrong":

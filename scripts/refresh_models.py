@@ -56,8 +56,7 @@ COUNTS = frozenset(
 )
 #: Settings that name single layers: a model that has one is run whole.
 NAMED = frozenset(
-    {"attention_types", "backbone_out_indices", "fullatt_block_indexes", "out_indices"}
-    | {"vision_feature_layer"}
+    {"attention_types", "backbone_out_indices", "fullatt_block_indexes", "out_indices"} | {"vision_feature_layer"}
 )
 
 
@@ -112,9 +111,7 @@ def result_of(model: str, task: str, on: Sequence[Target]) -> Result:
     request = msgspec.structs.replace(request, repository=repository)
     made = Result(model=model, task=task, layers=layers)
     try:
-        return msgspec.structs.replace(
-            _audited(made, request, on), seconds=round(time.perf_counter() - start, 1)
-        )
+        return msgspec.structs.replace(_audited(made, request, on), seconds=round(time.perf_counter() - start, 1))
     except OpcheckError as error:
         return msgspec.structs.replace(made, problems=(one_line(error),))
 
@@ -171,11 +168,7 @@ def page(results: Sequence[Result]) -> str:
         "",
         "| result | headline of the audit | models on a target |",
         "| --- | --- | --- |",
-        *(
-            f"| {_SIGNS[name]} | {name} | {count[name]} of {count.total()} |"
-            for name in HEADLINES
-            if count[name]
-        ),
+        *(f"| {_SIGNS[name]} | {name} | {count[name]} of {count.total()} |" for name in HEADLINES if count[name]),
         "",
     ]
     tasks: dict[str, list[Result]] = {}
@@ -233,9 +226,7 @@ def _not_native(result: Result) -> Iterator[str]:
         systems: dict[str, list[str]] = {}
         for target in on:
             systems.setdefault(str(target.torch), []).append(str(target.macos).removesuffix(".0"))
-        where = "; ".join(
-            f"torch {release} on macOS {', '.join(macos)}" for release, macos in systems.items()
-        )
+        where = "; ".join(f"torch {release} on macOS {', '.join(macos)}" for release, macos in systems.items())
         yield from textwrap.wrap(f"- {result.model}: {where}", WIDTH, subsequent_indent="  ")
         for op, status, kind, calls in operators:
             what = f"{status} ({kind})" if kind else status

@@ -67,9 +67,7 @@ def _index(reports: Mapping[str, Report]) -> str:
             "calls": report.totals["calls"],
             "operators": report.totals["operators"],
             "native": report.totals["native"],
-            "on the CPU": sum(
-                number for name, number in report.totals.items() if name.startswith("fallback")
-            ),
+            "on the CPU": sum(number for name, number in report.totals.items() if name.startswith("fallback")),
             "unsupported": report.totals["unsupported"],
             "unknown": report.totals["unknown"],
         }

@@ -13,9 +13,7 @@ def index() -> str:
     ]
     for title, rules in groups().items():
         lines += ["", f"## {title}", "", "| code | severity | what |", "| --- | --- | --- |"]
-        lines += [
-            f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.title} |" for rule in rules
-        ]
+        lines += [f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.title} |" for rule in rules]
     return "\n".join(lines) + "\n"
 
 

@@ -25,18 +25,14 @@ TARGETS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), 
 
 
 def _page() -> Iterator[str]:
-    reports = {
-        name: {target: _audited(name, *target) for target in TARGETS} for name in sorted(MODELS)
-    }
+    reports = {name: {target: _audited(name, *target) for target in TARGETS} for name in sorted(MODELS)}
     yield "# Complex numbers, transforms and float64"
     yield ""
     yield "The models of `examples/models/spectral.py`, as `scripts/refresh_spectral.py` found them."
     yield "Nothing here was observed on a Mac."
     yield ""
     heads = [f"torch {torch}, macOS {macos}" for torch, macos in TARGETS]
-    rows = [
-        [name, *(entry.headline for entry in entry.values())] for name, entry in reports.items()
-    ]
+    rows = [[name, *(entry.headline for entry in entry.values())] for name, entry in reports.items()]
     yield tabulate(rows, headers=["model", *heads], tablefmt="github")
     for name, item in reports.items():
         yield from ("", f"## {name}")
@@ -56,9 +52,7 @@ def _audited(name: str, torch: str, macos: str) -> Report:
 def _line(finding: Finding) -> str:
     place = finding.locations[0].location if finding.locations else None
     where = f" `{place.text}`" if place and place.text else ""
-    instead = (
-        f" Instead: `{finding.remedy}`" if finding.remedy and "\n" not in finding.remedy else ""
-    )
+    instead = f" Instead: `{finding.remedy}`" if finding.remedy and "\n" not in finding.remedy else ""
     return f"- **{finding.rule}** {finding.message}.{where} {finding.hint}.{instead}"
 
 

@@ -144,10 +144,7 @@ def document(release: str, machine: KernelMachine) -> Document:
 
 
 def _count(before: Judged, after: Judged) -> str:
-    return (
-        f"Of {before.compared:,} results {before.wrong:,} are wrong before the change, "
-        f"{after.wrong:,} after it."
-    )
+    return f"Of {before.compared:,} results {before.wrong:,} are wrong before the change, {after.wrong:,} after it."
 
 
 def main() -> None:

@@ -52,9 +52,7 @@ _OF_DTYPE = re.compile(
 )
 #: What TensorIterator, and meta functions in Python, raise for a result that the tensor to be written cannot hold
 #: (aten/src/ATen/TensorIterator.cpp, torch/_prims_common/wrappers.py).
-_OF_RESULT = re.compile(
-    r"result type \w+ can't be cast to the desired output type|Attempting to cast from"
-)
+_OF_RESULT = re.compile(r"result type \w+ can't be cast to the desired output type|Attempting to cast from")
 CHUNK, SECONDS = 40, 60
 
 #: by overload: the dtypes with which some call ran, those with which each call failed for its dtype, and of these the
@@ -85,17 +83,12 @@ def outcomes(names: Sequence[str], device: str) -> Outcome:
         # A bool tensor and a number make what the number is.
         has_number = any("number" in str(each.type) for each in overload_of(name)._schema.arguments)  # noqa: SLF001 - its only description
         for dtype in DTYPES:
-            texts = [
-                _attempt(overload_of(name), made)
-                for made in scenes(getattr(torch, dtype), is_out=is_out)
-            ]
+            texts = [_attempt(overload_of(name), made) for made in scenes(getattr(torch, dtype), is_out=is_out)]
             if "" in texts:
                 ran.append(dtype)
             elif any(_OF_DTYPE.search(text) for text in texts):
                 refused.append(dtype)
-                if not (is_out or (has_number and dtype == "bool")) and any(
-                    _OF_RESULT.search(text) for text in texts
-                ):
+                if not (is_out or (has_number and dtype == "bool")) and any(_OF_RESULT.search(text) for text in texts):
                     unfit.append(dtype)
         recorded[name] = (ran, refused, unfit)
     return recorded
@@ -157,9 +150,7 @@ def listed() -> Mapping[str, set[str]]:
         for op in reached.get(ci.key(info), ()):
             inner.setdefault(op, set()).update(dtypes)
     known = inner | by_base
-    return {
-        op: by_base.get(op.replace("aten::_", "aten::", 1), dtypes) for op, dtypes in known.items()
-    }
+    return {op: by_base.get(op.replace("aten::_", "aten::", 1), dtypes) for op, dtypes in known.items()}
 
 
 def _reached() -> Mapping[str, set[str]]:
@@ -197,9 +188,7 @@ def main() -> None:
     parser.add_argument("--op", default="*", help="overloads of this pattern alone, printed")
     options = parser.parse_args()
     names = [
-        name
-        for name in sorted(load().names())
-        if fnmatch.fnmatch(name, options.op) and overload_of(name) is not None
+        name for name in sorted(load().names()) if fnmatch.fnmatch(name, options.op) and overload_of(name) is not None
     ]
     cpu, known = in_forks(names, "cpu"), listed()
     running = [name for name in names if name in cpu and cpu[name][0]]

@@ -83,9 +83,7 @@ def main() -> int:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if options.report:
-        write_text(
-            REPORT, "\n\n".join(_paragraphs(list(read_rows(KEPT, KernelRow).values()))) + "\n"
-        )
+        write_text(REPORT, "\n\n".join(_paragraphs(list(read_rows(KEPT, KernelRow).values()))) + "\n")
         print(f"written to {REPORT.relative_to(ROOT)}")
         return 0
     preload()
@@ -191,9 +189,7 @@ def _paragraphs(rows: Sequence[KernelRow]) -> Iterator[str]:
         yield from _section(title, ("why", "operators"), group_reasons(rows, result))
 
 
-def _section(
-    title: str, headers: tuple[str, str], table: Sequence[tuple[str, str]]
-) -> Iterator[str]:
+def _section(title: str, headers: tuple[str, str], table: Sequence[tuple[str, str]]) -> Iterator[str]:
     if table:
         yield f"## {title}"
         yield tabulate(table, headers=headers, tablefmt="github", disable_numparse=True)

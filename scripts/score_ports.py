@@ -48,12 +48,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=Path, required=True, metavar="DIR")
     parser.add_argument("--half", choices=("development", "apart", "third", "fourth", "fifth"))
-    parser.add_argument(
-        "--missed", action="store_true", help="list the lines that no finding names"
-    )
-    parser.add_argument(
-        "--wrong", action="store_true", help="list the errors on lines that the port left alone"
-    )
+    parser.add_argument("--missed", action="store_true", help="list the lines that no finding names")
+    parser.add_argument("--wrong", action="store_true", help="list the errors on lines that the port left alone")
     args = parser.parse_args()
     totals: dict[str, Counter[str]] = {}
     for port in yaml.safe_load(PORTS.read_text(encoding="utf-8"))["ports"]:
@@ -120,9 +116,7 @@ def _within(line: int, hunk: str) -> bool:
 
 def _changed(copy: Path, commit: str) -> dict[str, set[int]]:
     """The lines of the parent that a commit replaced, or below which it added lines, by file."""
-    text = git(copy, "show", "-U0", "--format=", commit, "--", "*.py", "*.txt", "*.toml").decode(
-        "utf-8", "replace"
-    )
+    text = git(copy, "show", "-U0", "--format=", commit, "--", "*.py", "*.txt", "*.toml").decode("utf-8", "replace")
     changed: dict[str, set[int]] = {}
     file = ""
     for line in text.split("\n"):

@@ -96,10 +96,7 @@ def order(steps: Mapping[str, Step]) -> list[str]:
 def _overlap(paths: Iterable[str], others: Iterable[str]) -> bool:
     """Return whether two lists name a file in common; ``*`` stands for a part of a file's name."""
     pairs = ((PurePath(path), PurePath(other)) for path in paths for other in others)
-    return any(
-        a in {b, *b.parents} or b in a.parents or a.match(str(b)) or b.match(str(a))
-        for a, b in pairs
-    )
+    return any(a in {b, *b.parents} or b in a.parents or a.match(str(b)) or b.match(str(a)) for a, b in pairs)
 
 
 class Runner:
@@ -118,9 +115,7 @@ class Runner:
         if path.is_file():
             self.state = json.loads(path.read_text(encoding="utf-8"))
 
-    def run(
-        self, names: Sequence[str], rest: Sequence[str] = (), *, again: bool = False
-    ) -> list[Outcome]:
+    def run(self, names: Sequence[str], rest: Sequence[str] = (), *, again: bool = False) -> list[Outcome]:
         """Run what is out of date, in the order of ``names``; a failed step ends the run.
 
         Args:
@@ -187,9 +182,7 @@ class Runner:
         return "stale" if code or before != after else "up to date"
 
     def _call(self, command: Sequence[str]) -> int:
-        return subprocess.run(
-            [sys.executable, "-m", *command], cwd=self.root, check=False
-        ).returncode
+        return subprocess.run([sys.executable, "-m", *command], cwd=self.root, check=False).returncode
 
     def _key(self, name: str) -> str:
         return f"python -m {shlex.join(self.steps[name].command(self.values))}"

@@ -103,23 +103,14 @@ def main() -> None:
     """Run the programs, print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
-    parser.add_argument(
-        "--packages", default="", metavar="DIR", help="what they import beside torch"
-    )
+    parser.add_argument("--packages", default="", metavar="DIR", help="what they import beside torch")
     parser.add_argument("--limit", type=int, default=120, metavar="SECONDS")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
-    parser.add_argument(
-        "--only", default="", metavar="TEXT", help="programs whose line has this text"
-    )
-    parser.add_argument(
-        "--kept", type=Path, metavar="FILE", help="rows that are not run again, and the new ones"
-    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="programs whose line has this text")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="rows that are not run again, and the new ones")
     parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
     args = parser.parse_args()
-    programs = [
-        Program(**program)
-        for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]
-    ]
+    programs = [Program(**program) for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]]
     kept = args.kept.read_bytes() if args.kept and args.kept.is_file() else b"{}"
     rows = msgspec.json.decode(kept, type=dict[str, Row])
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
@@ -199,9 +190,7 @@ def _run(arguments: list[str], root: Path, packages: str, limit: int) -> Run:
         )
     except subprocess.TimeoutExpired:
         return Run(None, f"still running after {limit} s")
-    errors = [
-        line for line in done.stderr.decode("utf-8", "replace").split("\n") if _is_error(line)
-    ]
+    errors = [line for line in done.stderr.decode("utf-8", "replace").split("\n") if _is_error(line)]
     if errors:
         return Run(_calls(report), _short(errors[-1]))
     failed = _EXIT_CODE.search(done.stdout + done.stderr)

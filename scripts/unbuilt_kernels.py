@@ -88,9 +88,7 @@ def arguments(op: str) -> list[str]:
         schema = overload_of(op)._schema  # noqa: SLF001 - its only description
     except (AttributeError, RuntimeError):
         return []
-    tensors = [
-        each.name for each in schema.arguments if "Tensor" in str(each.type) and not each.is_out
-    ]
+    tensors = [each.name for each in schema.arguments if "Tensor" in str(each.type) and not each.is_out]
     return tensors or ["result"]
 
 

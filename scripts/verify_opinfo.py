@@ -62,9 +62,7 @@ def main() -> int:
     if given.list:
         for kind, verification in results.items():
             for pair in verification.contradictions:
-                print(
-                    kind, pair.op, *pair.dtypes, pair.predicted, pair.observed, pair.because or "-"
-                )
+                print(kind, pair.op, *pair.dtypes, pair.predicted, pair.observed, pair.because or "-")
     write_text(PAGE, page)
     return 1 if _unexplained(pairs, explained) else 0
 
@@ -75,9 +73,7 @@ def verified(pairs: Sequence[Pair], kind: str, line: str, macos: str) -> Verific
     prediction = [_group(pair, _PREDICTED[pair.predicted], "registration") for pair in chosen]
     observation = [_group(pair, _OBSERVED[pair.expected], CONFIDENCE) for pair in chosen]
     target = ReportTarget(torch=line, macos=macos, cpu_fallback=False)
-    return verify(
-        _report("opcheck", target, prediction), _report("PyTorch's CI", target, observation), load()
-    )
+    return verify(_report("opcheck", target, prediction), _report("PyTorch's CI", target, observation), load())
 
 
 def _report(name: str, target: ReportTarget, groups: Sequence[CallGroup]) -> Report:
@@ -111,9 +107,7 @@ def _apart(pairs: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in pairs if pair.predicted is not None and not pair.agrees]
 
 
-def _unexplained(
-    pairs: Sequence[Pair], explained: Sequence[disagreements.Explanation]
-) -> list[Pair]:
+def _unexplained(pairs: Sequence[Pair], explained: Sequence[disagreements.Explanation]) -> list[Pair]:
     return [pair for pair in _apart(pairs) if disagreements.explain(pair, explained) is None]
 
 
@@ -180,10 +174,7 @@ def _reasons(
         members.setdefault(number, {}).setdefault(pair.opinfo, set()).add(pair.dtype)
     for number, count in counts.most_common():
         explanation = explained[number] if number >= 0 else None
-        named = "; ".join(
-            f"{name} ({', '.join(sorted(dtypes))})"
-            for name, dtypes in sorted(members[number].items())
-        )
+        named = "; ".join(f"{name} ({', '.join(sorted(dtypes))})" for name, dtypes in sorted(members[number].items()))
         reason = " ".join(explanation.reason.split()) if explanation else "none"
         yield (
             explanation.class_ if explanation else "unexplained",

@@ -13,11 +13,7 @@ from typing import Any
 _PATIENCE = 1_200_000
 
 CHROMIUM = next(
-    (
-        result
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (result := shutil.which(name))
-    ),
+    (result for name in ("chromium", "chromium-browser", "google-chrome") if (result := shutil.which(name))),
     None,
 )
 
@@ -38,9 +34,7 @@ def session() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as api:
-        browser = api.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=_PATIENCE
-        )
+        browser = api.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=_PATIENCE)
         try:
             yield browser
         finally:
@@ -81,9 +75,7 @@ def dom(browser: Any, path: Path, fragment: str = "") -> str:
     """The page after its script ran and drew; whatever the console says fails."""
     with opened(browser, csp=True) as (page, result):
         page.goto(f"{path.as_uri()}{fragment}")
-        page.evaluate(
-            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        )
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         content: str = page.content()
     assert result == []
     return content
@@ -97,8 +89,4 @@ def violations(page: Any, path: Path | None = None) -> list[str]:
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     page.add_script_tag(path=str(AXE))
     result = page.evaluate("axe.run()")
-    return [
-        f"{item['id']}: {node['target'][0]}"
-        for item in result["violations"]
-        for node in item["nodes"][:3]
-    ]
+    return [f"{item['id']}: {node['target'][0]}" for item in result["violations"] for node in item["nodes"][:3]]

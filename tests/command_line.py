@@ -57,9 +57,7 @@ class CommandLine:
 
 
 @pytest.fixture
-def opcheck(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> CommandLine:
+def opcheck(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CommandLine:
     """The command line, in an empty directory."""
     line = CommandLine(capsys)
     monkeypatch.setattr("opcheck.orchestrator.audit", line.audit)

@@ -43,11 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail where the real device was reached, even if a test caught it."""
-    if (
-        mac_build.VARIABLE in os.environ
-        and exitstatus == pytest.ExitCode.OK
-        and mac_build.reached()
-    ):
+    if mac_build.VARIABLE in os.environ and exitstatus == pytest.ExitCode.OK and mac_build.reached():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -61,9 +57,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-golden", action="store_true", help="write the golden files anew, then check them"
-    )
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew, then check them")
 
 
 def pytest_collection_finish() -> None:

@@ -19,8 +19,7 @@ VALUES = b"\xff"
 def safetensors(**tensors: tuple[str, list[int]]) -> bytes:
     """A file with these tensors (dtype, shape), whose values are never to be read."""
     header = {
-        name: {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]}
-        for name, (dtype, shape) in tensors.items()
+        name: {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]} for name, (dtype, shape) in tensors.items()
     }
     content = json.dumps(header).encode()
     # Longer than the part of a file that huggingface_hub reads at once.
@@ -73,9 +72,7 @@ def serving(**repositories: dict[str, Any]) -> Iterator[Hub]:  # noqa: C901 - on
             name = "/".join(parts[2:4] if is_api else parts[:2])
             if name in hub.refusals:
                 status, code = hub.refusals[name]
-                self._send(
-                    status, b"{}", {"X-Error-Code": code, "X-Error-Message": code}, body=body
-                )
+                self._send(status, b"{}", {"X-Error-Code": code, "X-Error-Message": code}, body=body)
             elif name not in hub.repositories:
                 self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"}, body=body)
             elif is_api:
@@ -108,9 +105,7 @@ def serving(**repositories: dict[str, Any]) -> Iterator[Hub]:  # noqa: C901 - on
             headers["Content-Range"] = f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}"
             self._send(206, part, headers, body=body)
 
-        def _send(
-            self, status: int, content: bytes, headers: dict[str, str], *, body: bool
-        ) -> None:
+        def _send(self, status: int, content: bytes, headers: dict[str, str], *, body: bool) -> None:
             self.send_response(status)
             for key, value in headers.items():
                 self.send_header(key, value)

@@ -103,13 +103,10 @@ def make_lists(
     columns |= {op: dict(values) for op, values in (changes or {}).items()}
     operators = {
         "MPS": {op: contract(values, lines) for op, values in columns.items()},
-        "SparseMPS": {
-            op: contract(dict.fromkeys(lines, value), lines) for op, value in (sparse or {}).items()
-        },
+        "SparseMPS": {op: contract(dict.fromkeys(lines, value), lines) for op, value in (sparse or {}).items()},
     }
     histories = {
-        key: History(schema=SCHEMA, namespace="aten", key=key, operators=operators.get(key, {}))
-        for key in FILES
+        key: History(schema=SCHEMA, namespace="aten", key=key, operators=operators.get(key, {})) for key in FILES
     }
     return OpLists(
         tuple(_release(line) for line in lines),
@@ -146,9 +143,7 @@ def make_target(torch: str = "2.13", macos: str = "15.0", *, cpu_fallback: bool 
     return Target(torch=Version.parse(torch), macos=Version.parse(macos), cpu_fallback=cpu_fallback)
 
 
-def spec(
-    tensor: int, storage: int | None = None, *, dtype: str = "float32", **others: object
-) -> TensorSpec:
+def spec(tensor: int, storage: int | None = None, *, dtype: str = "float32", **others: object) -> TensorSpec:
     """A tensor of 2x3 elements; its memory is its own unless said otherwise."""
     content = {
         "tensor": tensor,
@@ -166,9 +161,7 @@ def call(op: str, line: int = 1, **others: object) -> OpCall:
         "op": op,
         "inputs": (spec(1),),
         "outputs": (spec(2),),
-        "location": SourceLocation(
-            file="model.py", line=line, function="forward", text=f"    y = f{line}(x)"
-        ),
+        "location": SourceLocation(file="model.py", line=line, function="forward", text=f"    y = f{line}(x)"),
         "module": "net",
         **others,
     }

@@ -13,9 +13,7 @@ else:
 ROOT = Path(__file__).parents[1]
 KINDS = {
     kind["directory"]
-    for kind in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
-        "towncrier"
-    ]["type"]
+    for kind in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["towncrier"]["type"]
 }
 
 

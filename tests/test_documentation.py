@@ -34,9 +34,7 @@ def test_a_page_that_needs_torch_shows_what_its_commands_print(name: str) -> Non
 
 
 def test_most_commands_are_run() -> None:
-    consoles = [
-        block for text in PAGES.values() for block in blocks(text) if block.language == "console"
-    ]
+    consoles = [block for text in PAGES.values() for block in blocks(text) if block.language == "console"]
     skipped = [block for block in consoles if block.mark == "not run"]
     assert len(consoles) > 30
     assert len(skipped) < len(consoles) / 3
@@ -49,11 +47,7 @@ def test_the_readme_is_short_and_says_what_it_is_not() -> None:
 
 
 def test_each_verb_has_a_page() -> None:
-    titles = [
-        text.split("# ", 1)[1].partition(":")[0]
-        for name, text in PAGES.items()
-        if "how-to/" in name
-    ]
+    titles = [text.split("# ", 1)[1].partition(":")[0] for name, text in PAGES.items() if "how-to/" in name]
     assert {verb for title in titles for verb in title.split(", ")} >= set(features())
 
 
@@ -83,8 +77,6 @@ def test_the_menu_has_each_page() -> None:
     """``make docs`` holds it against the built site; this needs no mkdocs."""
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     written = {name.removeprefix("docs/") for name in PAGES if name.startswith("docs/")}
-    elsewhere = {
-        place for place in settings["extra"]["elsewhere"].values() if place.endswith(".md")
-    }
+    elsewhere = {place for place in settings["extra"]["elsewhere"].values() if place.endswith(".md")}
     pages = {*entries(settings["nav"]), *entries(menu())}
     assert pages == written | elsewhere | {"rules/README.md"}

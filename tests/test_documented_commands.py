@@ -90,9 +90,7 @@ def check(arguments: list[str]) -> None:
             parameter.type.convert(value, parameter, context)
 
 
-@pytest.mark.parametrize(
-    ("name", "command"), [(name, command) for name in TEXTS for command in documented(name)]
-)
+@pytest.mark.parametrize(("name", "command"), [(name, command) for name in TEXTS for command in documented(name)])
 def test_a_command_that_is_shown_can_be_given(name: str, command: str) -> None:
     check(words(command))
 
@@ -116,9 +114,10 @@ def flags_of(verb: str) -> frozenset[str]:
     if isinstance(command, click.Group):
         every += command.commands.values()
     options = [param for each in every for param in each.params if isinstance(param, click.Option)]
-    return frozenset(
-        spelling for option in options for spelling in (*option.opts, *option.secondary_opts)
-    ) | {"--help", "--json"}
+    return frozenset(spelling for option in options for spelling in (*option.opts, *option.secondary_opts)) | {
+        "--help",
+        "--json",
+    }
 
 
 def texts_of_code() -> Iterator[tuple[str, str]]:
@@ -126,9 +125,7 @@ def texts_of_code() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "opcheck").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
-                parts = [
-                    part.value if isinstance(part, ast.Constant) else "X" for part in node.values
-                ]
+                parts = [part.value if isinstance(part, ast.Constant) else "X" for part in node.values]
                 yield str(path.relative_to(ROOT)), "".join(map(str, parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield str(path.relative_to(ROOT)), node.value

@@ -433,9 +433,7 @@ def test_an_error_is_text_on_stderr(
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, EVERY])
-def test_a_bug_is_told_in_text(
-    text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bug_is_told_in_text(text: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     def fails(*_arguments: object, **_named: object) -> None:
         raise KeyError(text)
 
@@ -542,9 +540,7 @@ def test_a_hostile_model_is_audited_in_every_format(
         check_log(printed.err)
 
 
-@pytest.mark.parametrize(
-    "name", [b"::error::a.py", b"\n::error::a.py", b"\xff\x80.py", "\u202e@a [b](c).py".encode()]
-)
+@pytest.mark.parametrize("name", [b"::error::a.py", b"\n::error::a.py", b"\xff\x80.py", "\u202e@a [b](c).py".encode()])
 def test_a_hostile_file_name_is_text_in_a_scan(
     name: bytes,
     tmp_path: Path,
@@ -575,15 +571,13 @@ def test_what_is_shown_is_unambiguous() -> None:
     assert sanitize.show_hidden("a\x1b\u202e\U000e0041\n") == "a\\x1b\\u202e\\U000e0041\n"
     assert sanitize.for_stderr("::error::a\na ::b") == "\\x3a:error::a\na ::b"
     assert sanitize.for_stderr("a ##vso[b]") == "a #\\x23vso[b]"
-    assert json.loads(
-        sanitize.for_json(json.dumps("##[a\u202e\U000e0041", ensure_ascii=False))
-    ) == ("##[a\u202e\U000e0041")
+    assert json.loads(sanitize.for_json(json.dumps("##[a\u202e\U000e0041", ensure_ascii=False))) == (
+        "##[a\u202e\U000e0041"
+    )
 
 
 def test_words_of_ours_stay_as_they_are() -> None:
     text = "aten::add.Tensor runs on the CPU: 3 % of 1,024 calls (see OC102); 日本語 é"
-    assert (
-        sanitize.show_hidden(text) == sanitize.for_stderr(text) == sanitize.markdown(text) == text
-    )
+    assert sanitize.show_hidden(text) == sanitize.for_stderr(text) == sanitize.markdown(text) == text
     link = "https://github.com/pytorch/pytorch/issues/141287"
     assert sanitize.markdown(f"see {link}.") == f"see {link}."

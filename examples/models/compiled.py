@@ -21,9 +21,7 @@ class Images(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)
-        )
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
         self.classify = nn.Linear(8 * 64, 10)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -169,9 +167,7 @@ class Step(nn.Module):
     def __init__(self, *, fused: bool) -> None:
         super().__init__()
         self.layer = nn.Linear(8, 8)
-        self.optimizer = torch.optim.AdamW(
-            self.layer.parameters(), lr=1e-3, foreach=not fused, fused=fused
-        )
+        self.optimizer = torch.optim.AdamW(self.layer.parameters(), lr=1e-3, foreach=not fused, fused=fused)
 
     def forward(self, x: Tensor) -> Tensor:
         """The loss before the step."""

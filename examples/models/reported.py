@@ -23,9 +23,7 @@ class Reported(NamedTuple):
 
 
 def _network() -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
-    )
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
 def _convolutions() -> nn.Module:
@@ -95,12 +93,8 @@ class _Heads(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (x.shape[0], x.shape[1], 6, 64)
-        query, key, value = (
-            part.view(shape).transpose(1, 2) for part in self.qkv(x).split(384, dim=2)
-        )
-        result: Tensor = nn.functional.scaled_dot_product_attention(
-            query, key, value, is_causal=True
-        )
+        query, key, value = (part.view(shape).transpose(1, 2) for part in self.qkv(x).split(384, dim=2))
+        result: Tensor = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return result
 
 
@@ -185,9 +179,7 @@ PROGRAMS: dict[str, Reported] = {
     "double": Reported(_plain(lambda x: (x.double() * 2).float()), _normal(4, 8)),
     "rms-norm-2048": Reported(lambda: nn.RMSNorm(2048), _normal(2048)),
     "share": Reported(_plain(lambda x: x / x.sum()), _normal(2048)),
-    "masked-mean": Reported(
-        _plain(lambda x: (x - (x * (x > 0)).sum(-1, keepdim=True)) / 2), _normal(4, 2048)
-    ),
+    "masked-mean": Reported(_plain(lambda x: (x - (x * (x > 0)).sum(-1, keepdim=True)) / 2), _normal(4, 2048)),
     "cross-entropy": Reported(
         _plain(lambda x: nn.functional.cross_entropy(x, torch.zeros(len(x), dtype=torch.long))),
         _normal(4, 50257),
@@ -203,24 +195,16 @@ PROGRAMS: dict[str, Reported] = {
     ),
     "variance-dynamic": Reported(_plain(lambda x: x.var(-1)), _normal(4, 3000), dynamic=True),
     "flip-of-cat": Reported(_plain(_flipped), _two((2, 1), (2, 1))),
-    "polygamma": Reported(
-        _plain(lambda x: torch.special.polygamma(0, x)), lambda: (torch.tensor([2]),)
-    ),
-    "broadcast-product": Reported(
-        _plain(lambda a, b: (a[:, :, None] * b[:, None]).sum()), _two((8, 32), (8, 48))
-    ),
-    "broadcast-difference": Reported(
-        _plain(lambda a, b: (a[:, None] - b[None, :]).sum()), _two((32,), (64,))
-    ),
+    "polygamma": Reported(_plain(lambda x: torch.special.polygamma(0, x)), lambda: (torch.tensor([2]),)),
+    "broadcast-product": Reported(_plain(lambda a, b: (a[:, :, None] * b[:, None]).sum()), _two((8, 32), (8, 48))),
+    "broadcast-difference": Reported(_plain(lambda a, b: (a[:, None] - b[None, :]).sum()), _two((32,), (64,))),
     "tiled-sum": Reported(_plain(lambda x: x.sum((1, 3))), _normal(4, 8, 3, 9)),
     "overflow": Reported(_plain(_overflow), _normal(4, 2048)),
     "transposed-convolution": Reported(
         _last,
         lambda: (torch.randn(2, 16, 8, 8).to(memory_format=torch.channels_last),),
     ),
-    "cholesky": Reported(
-        _plain(lambda x: torch.linalg.cholesky(x @ x.mT + 9 * torch.eye(4)) * 2), _normal(4, 4)
-    ),
+    "cholesky": Reported(_plain(lambda x: torch.linalg.cholesky(x @ x.mT + 9 * torch.eye(4)) * 2), _normal(4, 4)),
     "reflection": Reported(lambda: nn.ReflectionPad2d(1), _normal(2, 3, 10, 10), dynamic=True),
     "masked-index": Reported(
         _plain(_masked_index),
@@ -232,20 +216,14 @@ PROGRAMS: dict[str, Reported] = {
         _plain(lambda x: x.view(2, 1024, 6, 64).transpose(1, 2).contiguous().view(-1) + 1),
         _normal(2, 1024, 384),
     ),
-    "value-dimension": Reported(
-        _plain(_attention), lambda: (*torch.randn(2, 1, 1, 16, 32), torch.randn(1, 1, 16, 24))
-    ),
+    "value-dimension": Reported(_plain(_attention), lambda: (*torch.randn(2, 1, 1, 16, 32), torch.randn(1, 1, 16, 24))),
     "nested-masks": Reported(_plain(_padded), _two((8, 10), (8, 12))),
-    "infinite-row": Reported(
-        _plain(lambda x: x.amax(-1)), lambda: (torch.full((2, 3000), -torch.inf),)
-    ),
+    "infinite-row": Reported(_plain(lambda x: x.amax(-1)), lambda: (torch.full((2, 3000), -torch.inf),)),
     "batch-norm-large": Reported(lambda: nn.BatchNorm2d(8), _normal(4, 8, 32, 32), training=True),
     "batch-norm-small": Reported(lambda: nn.BatchNorm2d(8), _normal(16, 8, 4, 4), training=True),
     "branches": Reported(_plain(_branches), _normal(4, 8)),
     "unsigned": Reported(_plain(lambda x: (x * 9).to(torch.uint16).float() + 1), _normal(16, 16)),
-    "largest-int64": Reported(
-        _plain(lambda x: x.amax(-1)), lambda: (-torch.randint(1, 9, (4, 600)),)
-    ),
+    "largest-int64": Reported(_plain(lambda x: x.amax(-1)), lambda: (-torch.randint(1, 9, (4, 600)),)),
     "sinh": Reported(_plain(torch.sinh), _normal(4, 8)),
     "argmax": Reported(_plain(lambda x: x.argmax(-1)), _normal(4, 600)),
     "flexible": Reported(_plain(_flexible), lambda: tuple(torch.randn(3, 1, 2, 128, 32))),

@@ -22,9 +22,7 @@ class ComplexAttention(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.query, self.key, self.value, self.out = (
-            nn.Linear(size, size, dtype=torch.complex64) for _ in range(4)
-        )
+        self.query, self.key, self.value, self.out = (nn.Linear(size, size, dtype=torch.complex64) for _ in range(4))
         self.size = size
 
     def forward(self, z: Tensor) -> Tensor:
@@ -92,9 +90,7 @@ class Vocoder(nn.Module):
         self.embed = nn.Conv1d(mels, size, 7, padding=3)
         self.depthwise = nn.Conv1d(size, size, 7, padding=3, groups=size)
         self.norm = nn.LayerNorm(size)
-        self.pointwise = nn.Sequential(
-            nn.Linear(size, 3 * size), nn.GELU(), nn.Linear(3 * size, size)
-        )
+        self.pointwise = nn.Sequential(nn.Linear(size, 3 * size), nn.GELU(), nn.Linear(3 * size, size))
         self.head = nn.Linear(size, n_fft + 2)
         self.n_fft = n_fft
         self.register_buffer("window", torch.hann_window(n_fft))
@@ -155,9 +151,7 @@ class FourierLayer(nn.Module):
         super().__init__()
         self.modes = modes
         scale = 1 / width**2
-        self.weight = nn.Parameter(
-            scale * torch.rand(width, width, modes, modes, dtype=torch.cfloat)
-        )
+        self.weight = nn.Parameter(scale * torch.rand(width, width, modes, modes, dtype=torch.cfloat))
         self.local = nn.Conv2d(width, width, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -197,9 +191,7 @@ class DiagonalStateSpace(nn.Module):
     def __init__(self, size: int = 16, states: int = 32) -> None:
         super().__init__()
         self.log_step = nn.Parameter(torch.rand(size) - 5.0)
-        self.out = nn.Parameter(
-            torch.view_as_real(torch.randn(size, states // 2, dtype=torch.cfloat))
-        )
+        self.out = nn.Parameter(torch.view_as_real(torch.randn(size, states // 2, dtype=torch.cfloat)))
         self.log_real = nn.Parameter(torch.log(0.5 * torch.ones(size, states // 2)))
         self.imag = nn.Parameter(math.pi * torch.arange(states // 2).repeat(size, 1).float())
         self.skip = nn.Parameter(torch.randn(size))

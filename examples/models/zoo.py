@@ -43,16 +43,12 @@ def gpt2() -> Made:
 
 def llama3_8b() -> Made:
     """Llama 3 8B (meta-llama/Meta-Llama-3-8B) in bfloat16, 128 tokens."""
-    return _llama3(
-        hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32
-    )
+    return _llama3(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32)
 
 
 def llama3_70b() -> Made:
     """Llama 3 70B (meta-llama/Meta-Llama-3-70B) in bfloat16, 128 tokens."""
-    return _llama3(
-        hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64
-    )
+    return _llama3(hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64)
 
 
 def _llama3(**sizes: int) -> Made:
@@ -297,9 +293,7 @@ class UNet3D(nn.Module):
         self.bottom = _block3d(widths[-1], widths[-1])
         up = [*reversed(widths)]
         self.rise = nn.ModuleList(nn.ConvTranspose3d(w, w, 2, stride=2) for w in up)
-        self.up = nn.ModuleList(
-            _block3d(2 * w, n) for w, n in zip(up, [*up[1:], width], strict=True)
-        )
+        self.up = nn.ModuleList(_block3d(2 * w, n) for w, n in zip(up, [*up[1:], width], strict=True))
         self.classify = nn.Conv3d(width, classes, 1)
 
     def forward(self, volume: Tensor) -> Tensor:

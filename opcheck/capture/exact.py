@@ -54,9 +54,7 @@ def interpreter(model: str, target: Target, progress: Callable[[str], None] | No
         )
     if distribution_version("torch").partition("+")[0] == release.torch:
         return sys.executable
-    return environments.interpreter(
-        describe_environment(model, release, lists, Path.cwd(), progress), progress
-    )
+    return environments.interpreter(describe_environment(model, release, lists, Path.cwd(), progress), progress)
 
 
 def describe_environment(
@@ -145,11 +143,7 @@ def _pins(project: Path, say: Callable[[str], None]) -> Iterator[Requirement]:
     for file in files:
         try:
             text = documents.read(file, _LARGEST).decode("utf-8-sig", "replace")
-            wanted = (
-                text.splitlines()
-                if file.suffix == ".txt"
-                else _listed_requirements(documents.from_toml(text))
-            )
+            wanted = text.splitlines() if file.suffix == ".txt" else _listed_requirements(documents.from_toml(text))
         except documents.DocumentError as error:
             if not error.missing:
                 say(f"left out {file.name}: {error}")

@@ -98,9 +98,7 @@ def modules_in(path: Path) -> tuple[ModuleName, ...]:
         for word in ast.walk(node)
         if isinstance(word, ast.Name) and word.id != name
     }
-    return tuple(
-        ModuleName(name, _is_complete(node), name in used) for name, node in result.items()
-    )
+    return tuple(ModuleName(name, _is_complete(node), name in used) for name, node in result.items())
 
 
 def _runs(path: Path) -> bool:
@@ -126,8 +124,7 @@ def _defines_model(node: ast.stmt, models: Iterable[str]) -> str:
             if isinstance(target, ast.Name)
         }
         makes = any(
-            _is_made(value, models) or (isinstance(value, ast.Name) and value.id in local)
-            for value in returned
+            _is_made(value, models) or (isinstance(value, ast.Name) and value.id in local) for value in returned
         )
         declared = node.returns is not None and _is_class(node.returns, models)
         return node.name if makes or declared else ""
@@ -156,11 +153,7 @@ def _is_made(node: ast.expr | None, models: Iterable[str]) -> bool:
 def _is_complete(node: ast.stmt) -> bool:
     """Return whether a class or a function can be called without an argument."""
     if isinstance(node, ast.ClassDef):
-        own = [
-            each
-            for each in node.body
-            if isinstance(each, ast.FunctionDef) and each.name == "__init__"
-        ]
+        own = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
         return all(_needs(each) <= 1 for each in own)  # self
     return not isinstance(node, ast.FunctionDef) or _needs(node) == 0
 
@@ -256,9 +249,7 @@ def _which_library(spec: str) -> ModelLoadError:
         )
     module, _, attribute = spec.rpartition(".")
     if module and attribute[:1].isupper():
-        return ModelLoadError(
-            f"not a model: {spec!r}", context=working_place(spec), hint=f"{module}:{attribute}?"
-        )
+        return ModelLoadError(f"not a model: {spec!r}", context=working_place(spec), hint=f"{module}:{attribute}?")
     every = {name: f"{library}:{name}" for library in LIBRARIES for name in library_models(library)}
     near = difflib.get_close_matches(spec, every, n=3, cutoff=0.75)
     hint = f"did you mean {' or '.join(every[name] for name in near)}?" if near else FORMS
@@ -298,9 +289,7 @@ class FileKind(msgspec.Struct, frozen=True):
     weights: bool = False
 
 
-_FILE_KINDS = msgspec.convert(
-    load_shipped(Path(__file__).with_name("file_kinds.yaml")), tuple[FileKind, ...]
-)
+_FILE_KINDS = msgspec.convert(load_shipped(Path(__file__).with_name("file_kinds.yaml")), tuple[FileKind, ...])
 _PICKLED = (
     "opcheck runs no code of a file: name the class, {}, with its arguments as --config NAME=VALUE, or write "
     "file.py:attribute, a function that builds the module"

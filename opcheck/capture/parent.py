@@ -161,9 +161,7 @@ def capture_many(
             if request.save_graph and shared.trace is not None:
                 _save(request.save_graph, result[0], shared.code)
             elif shared.doubtful:
-                many = ManyTargets(
-                    capture=capture, targets=tuple(asked[n] for n in result), as_installed=True
-                )
+                many = ManyTargets(capture=capture, targets=tuple(asked[n] for n in result), as_installed=True)
                 again = _as_installed(ask_child, many, [*result.values()])
                 result = dict(zip(result, again, strict=True))
             results.update((left[n], each) for n, each in result.items())
@@ -246,17 +244,13 @@ def _as_installed(
     return results
 
 
-def of_each(
-    shared: Shared, targets: Sequence[Target]
-) -> Iterator[tuple[int, Trace | OpcheckError]]:
+def of_each(shared: Shared, targets: Sequence[Target]) -> Iterator[tuple[int, Trace | OpcheckError]]:
     """Yield the trace of each target that a capture serves, with its place in ``targets``; or why there is none."""
     if shared.trace is None:
         failure = shared.failure or WorkFailure(error="CaptureError", message="there is no trace")
         yield from ((n, error_of(failure)) for n in shared.targets)
         return
-    for n, differences, libraries in zip(
-        shared.targets, shared.differences, shared.differing_libraries, strict=True
-    ):
+    for n, differences, libraries in zip(shared.targets, shared.differences, shared.differing_libraries, strict=True):
         target = targets[n]
         yield (
             n,

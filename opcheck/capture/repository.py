@@ -130,9 +130,7 @@ class Repository(Record, frozen=True, kw_only=True):
     def quantized_by(self) -> tuple[str, ...]:
         """Return the quantization methods of the weights of the model or of its parts."""
         methods = [
-            self.settings(path).get("quantization_config")
-            for path in self.files
-            if PurePosixPath(path).name == _CONFIG
+            self.settings(path).get("quantization_config") for path in self.files if PurePosixPath(path).name == _CONFIG
         ]
         names = [method_of(each) for each in methods if isinstance(each, dict)]
         return tuple(dict.fromkeys((*names, *(self.base.quantized_by() if self.base else ()))))
@@ -317,9 +315,7 @@ def _from_folder(folder: Path, spec: str, *, trusted: bool) -> Repository:
     )
     return Repository(
         name=spec,
-        files={
-            name: _text(folder / name, name, spec) for name in _configurations(names, code=trusted)
-        },
+        files={name: _text(folder / name, name, spec) for name in _configurations(names, code=trusted)},
         weights=tuple(_weights(names, lambda name: _header(folder / name, name, spec))),
         others=_others(names),
     )
@@ -344,10 +340,7 @@ def _header(path: Path, name: str, spec: str) -> Counter[str]:
     try:
         with documents.open_file(path) as file:
             stored = read_safetensors(file, path.stat().st_size, is_whole=False)
-        return _count(
-            (_DTYPE_NAMES.get(tensor.dtype, tensor.dtype), tensor.elements)
-            for tensor in stored.tensors
-        )
+        return _count((_DTYPE_NAMES.get(tensor.dtype, tensor.dtype), tensor.elements) for tensor in stored.tensors)
     except (OSError, DocumentError) as error:
         raise ModelLoadError(
             f"the header of {name} cannot be read: {one_line(error)}",
@@ -389,18 +382,12 @@ def _is_inside(path: PurePosixPath) -> bool:
     return in_place and not any(letter in str(path) for letter in "\\:\0")
 
 
-def _weights(
-    names: Iterable[str], header: Callable[[str], Counter[str]]
-) -> Iterator[FolderWeights]:
+def _weights(names: Iterable[str], header: Callable[[str], Counter[str]]) -> Iterator[FolderWeights]:
     """Yield the dtypes of each folder; ``header`` returns the elements of each dtype in a file."""
     folders: dict[str, list[str]] = {}
     for name in names:
         path = PurePosixPath(name)
-        if (
-            path.suffix == ".safetensors"
-            and _is_inside(path)
-            and path.parts[0] not in _OTHER_RUNTIMES
-        ):
+        if path.suffix == ".safetensors" and _is_inside(path) and path.parts[0] not in _OTHER_RUNTIMES:
             folders.setdefault(str(path.parent).removeprefix("."), []).append(name)
     for folder, files in sorted(folders.items()):
         plain = [name for name in files if not _VARIANT.search(name)] or files
@@ -412,9 +399,7 @@ def _weights(
         read = chosen[:_MOST_HEADERS]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             counts = sum(pool.map(header, read), Counter[str]())
-        yield FolderWeights(
-            folder=folder, elements=dict(counts), headers=len(read), files=len(chosen)
-        )
+        yield FolderWeights(folder=folder, elements=dict(counts), headers=len(read), files=len(chosen))
 
 
 USUAL_STEMS = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
@@ -451,9 +436,7 @@ def _recipe_name(spec: str) -> str:
     raise ModelLoadError(
         f"opcheck has no recipe of a model for {name}",
         context=f"model {spec}",
-        hint="name a repository of the hub: org/name"
-        if prefix == "diffusers"
-        else f"it has {', '.join(tasks)}",
+        hint="name a repository of the hub: org/name" if prefix == "diffusers" else f"it has {', '.join(tasks)}",
     )
 
 
@@ -512,13 +495,8 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
             return _text(Path(local), path, name.repository)
 
         def header(path: str) -> Counter[str]:
-            metadata = api.parse_safetensors_file_metadata(
-                name.repository, path, revision=commit, timeout=PATIENCE
-            )
-            return _count(
-                (tensor.dtype, math.prod(tensor.shape[:_MOST_AXES]))
-                for tensor in metadata.tensors.values()
-            )
+            metadata = api.parse_safetensors_file_metadata(name.repository, path, revision=commit, timeout=PATIENCE)
+            return _count((tensor.dtype, math.prod(tensor.shape[:_MOST_AXES])) for tensor in metadata.tensors.values())
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             files = dict(zip(wanted, pool.map(text, wanted), strict=True))
@@ -560,9 +538,7 @@ def _without_network(repository: str) -> str:
     known = [name for name in recipes() if name.rpartition("/")[2].lower() == word]
     if known:
         return f"opcheck audit recipe:{known[0]} needs no network: its configuration ships with opcheck"
-    return (
-        "connect and try again, or audit a folder that has its config.json: opcheck audit ./folder"
-    )
+    return "connect and try again, or audit a folder that has its config.json: opcheck audit ./folder"
 
 
 def refusal(error: BaseException, name: _Name) -> ModelLoadError:
@@ -613,11 +589,7 @@ def _load_kept(repository: str, revision: str, *, trusted: bool) -> Repository |
         return None
     # Another program, or another repository's name, may have written it: a--b/c and a/b--c have one file.
     is_ours = kept.name == repository and kept.trusted == trusted and kept.base is None
-    return (
-        kept
-        if is_ours and set(_configurations(kept.files, code=trusted)) == {*kept.files}
-        else None
-    )
+    return kept if is_ours and set(_configurations(kept.files, code=trusted)) == {*kept.files} else None
 
 
 def _keep(repository: Repository, revision: str) -> None:
@@ -714,9 +686,7 @@ def recipe(name: str) -> Recipe:
 
 def of_pipeline(class_name: str) -> str:
     """Return the name of the first repository whose pipeline is of that class of diffusers; empty: there is none."""
-    names = (
-        name for name, each in recipes().items() if each.index.get("_class_name") == class_name
-    )
+    names = (name for name, each in recipes().items() if each.index.get("_class_name") == class_name)
     return next(names, "")
 
 
@@ -736,9 +706,7 @@ _ATTENTION = frozenset({"attn_implementation", "_attn_implementation"})
 #: ``org/name@revision:function``, and ``paged|org/name`` (transformers 5.23.0, integrations/hub_kernels.py, is_kernel).
 _KERNEL = re.compile(r"(?:[^|]*\|)?\s*(?P<name>[^\s/:@|][^/:@|]*/[^/:@|]+)(?:@[^/:]+)?(?::[^/:]+)?")
 #: The decorator of a layer that ``use_kernels`` may replace, with the name of its kernel, and the layer's class.
-_DECORATED = re.compile(
-    r"""^@use_kernel_forward_from_hub\(["'](\w+)["']\)\n(?:@.*\n)*class (\w+)""", re.MULTILINE
-)
+_DECORATED = re.compile(r"""^@use_kernel_forward_from_hub\(["'](\w+)["']\)\n(?:@.*\n)*class (\w+)""", re.MULTILINE)
 
 
 def hub_kernels_in(settings: Mapping[str, Any]) -> Iterator[str]:

@@ -65,9 +65,7 @@ def setting(text: str) -> tuple[str, Setting]:
             hint="quote it: a='[1, 2]'",
         ) from error
     if not (equals and name.strip()):
-        raise UsageError(
-            f"not a setting: {text!r}", context="--config", hint="write it as NAME=VALUE"
-        )
+        raise UsageError(f"not a setting: {text!r}", context="--config", hint="write it as NAME=VALUE")
     # A date is the one scalar of YAML that a request cannot have: it stays text.
     is_plain = isinstance(content, (bool, int, float, str, list, dict)) or content is None
     return name.strip(), content if is_plain else value
@@ -91,28 +89,20 @@ AS_IT_IS = "model"
 
 def _numbers(dtypes: Sequence[str]) -> tuple[str, ...]:
     """Return the dtypes by their canonical names, each once, in their order."""
-    return tuple(
-        dict.fromkeys(name if name == AS_IT_IS else _precisions((name,))[0] for name in dtypes)
-    )
+    return tuple(dict.fromkeys(name if name == AS_IT_IS else _precisions((name,))[0] for name in dtypes))
 
 
 def _autocast(dtype: str) -> str:
     name = parse_dtype(dtype)
     if name not in AUTOCAST:
-        raise UsageError(
-            f"autocast on MPS casts to no {name}", hint=f"it casts to {' or '.join(AUTOCAST)}"
-        )
+        raise UsageError(f"autocast on MPS casts to no {name}", hint=f"it casts to {' or '.join(AUTOCAST)}")
     return name
 
 
 def _memory(gigabytes: float) -> float:
     if 0 <= gigabytes <= MOST_MEMORY:
         return gigabytes
-    wrong = (
-        "must not be negative"
-        if gigabytes < 0
-        else f"must be a number of at most {MOST_MEMORY:,} GB"
-    )
+    wrong = "must not be negative" if gigabytes < 0 else f"must be a number of at most {MOST_MEMORY:,} GB"
     raise UsageError(f"the memory {wrong}", hint="try 8")
 
 
@@ -207,9 +197,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
         ),
     ] = ()
     #: of floating parameters and inputs; empty leaves them.
-    dtype: Annotated[
-        str, CaptureOption("Cast the model to this dtype.", metavar="DTYPE", check=parse_dtype)
-    ] = ""
+    dtype: Annotated[str, CaptureOption("Cast the model to this dtype.", metavar="DTYPE", check=parse_dtype)] = ""
     precision: Annotated[
         tuple[str, ...],
         CaptureOption(
@@ -244,9 +232,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
         ),
     ] = None
     #: as a program without torch.no_grad() runs.
-    grad: Annotated[bool, CaptureOption("Run with gradients enabled.", negative="--no-grad")] = (
-        False
-    )
+    grad: Annotated[bool, CaptureOption("Run with gradients enabled.", negative="--no-grad")] = False
     mode: Annotated[
         Mode,
         CaptureOption(
@@ -272,9 +258,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
             check=_autocast,
         ),
     ] = ""
-    tracer: Annotated[
-        str, CaptureOption("Tracer to capture the model with.", choices=tuple(TRACERS))
-    ] = DEFAULT_TRACER
+    tracer: Annotated[str, CaptureOption("Tracer to capture the model with.", choices=tuple(TRACERS))] = DEFAULT_TRACER
     #: the captured torch.fx graph: .py its code, .json the trace.
     save_graph: Annotated[
         str,
@@ -372,9 +356,7 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
         )
 
 
-def request_of(
-    model: str, target: Target, options: CaptureOptions, *, is_object: bool = False
-) -> CaptureRequest:
+def request_of(model: str, target: Target, options: CaptureOptions, *, is_object: bool = False) -> CaptureRequest:
     """Return the request for a model on a Mac.
 
     Args:
@@ -399,9 +381,7 @@ def request_of(
         model = full_name(model)
     if not is_object and is_repository(model):
         described = fetch(model, trusted=options.trust_remote_code)
-    request = CaptureRequest(
-        model=model, torch="", macos="", repository=described, **_values(options)
-    )
+    request = CaptureRequest(model=model, torch="", macos="", repository=described, **_values(options))
     return request.on(target)
 
 

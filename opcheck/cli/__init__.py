@@ -36,9 +36,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in verbs():
             return None
-        command: click.Command = import_module(
-            f"opcheck.features.{cmd_name.replace('-', '_')}.verb"
-        ).command
+        command: click.Command = import_module(f"opcheck.features.{cmd_name.replace('-', '_')}.verb").command
         if _ASKED_BY_SHELL in os.environ:
             import_module("opcheck.cli.complete").attach(command)
         return command
@@ -108,9 +106,7 @@ Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 usage or input error;
     epilog="Try: opcheck op torch.linalg.svd, or opcheck help audit",
     context_settings={"max_content_width": 100},
 )
-@click.version_option(
-    VERSION, "-V", "--version", prog_name="opcheck", message="%(prog)s %(version)s"
-)
+@click.version_option(VERSION, "-V", "--version", prog_name="opcheck", message="%(prog)s %(version)s")
 @click.pass_context
 def opcheck(ctx: click.Context) -> int:
     """Show the help where no verb is named."""

@@ -80,11 +80,7 @@ def choose_finding(
     from opcheck.reproducer.chosen import choose, read
 
     saved = Path(source).suffix in _SUFFIXES
-    report = (
-        read(source)
-        if saved
-        else sanitize_report(audit_with_progress(source, target, capture, progress))
-    )
+    report = read(source) if saved else sanitize_report(audit_with_progress(source, target, capture, progress))
     if which is None:
         streams.emit(for_log(_listing(report)))
         return None
@@ -109,9 +105,7 @@ def _listing(report: Report) -> str:
         message = choice.finding.message
         shown = message if len(message) <= 78 else f"{message[:75]}..."
         lines.append(f"{choice.number:>4}{mark} {choice.finding.rule:<6}  {shown}")
-    lines.append(
-        "(-: not about a single call)" if "-" in "".join(x[4:5] for x in lines[1:]) else ""
-    )
+    lines.append("(-: not about a single call)" if "-" in "".join(x[4:5] for x in lines[1:]) else "")
     return "\n".join(filter(None, lines))
 
 

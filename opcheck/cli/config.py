@@ -185,9 +185,7 @@ _KINDS: tuple[tuple[Callable[[click.Parameter], bool], tuple[type, ...], str], .
 
 
 def _wrong(key: str, wanted: str, where: str) -> UsageError:
-    return UsageError(
-        f"wrong value for the key {key!r}", context=f"{where} {key}", hint=f"write {wanted}"
-    )
+    return UsageError(f"wrong value for the key {key!r}", context=f"{where} {key}", hint=f"write {wanted}")
 
 
 #: The keys of ``[tool.opcheck]`` with tables; the rest are flags.
@@ -218,9 +216,7 @@ def read_ignores(content: object, where: str) -> tuple[IgnoreEntry, ...]:
     return ignores
 
 
-def entries(
-    content: object, place: str, *, short: str = "", named: bool = False
-) -> list[dict[str, Any]]:
+def entries(content: object, place: str, *, short: str = "", named: bool = False) -> list[dict[str, Any]]:
     """Normalise a list of tables, which may be written as one table, several, names with tables, or texts.
 
     Args:
@@ -254,9 +250,7 @@ def entries(
     return listed
 
 
-def of_kind(
-    kind: type[_Kind], tables: Iterable[dict[str, Any]], key: str, where: str
-) -> tuple[_Kind, ...]:
+def of_kind(kind: type[_Kind], tables: Iterable[dict[str, Any]], key: str, where: str) -> tuple[_Kind, ...]:
     """Convert the tables below ``key`` to records of one kind.
 
     Raises:
@@ -291,9 +285,7 @@ def _record(kind: type[_Kind], entry: dict[str, Any], place: str) -> _Kind:
         ) from error
 
 
-def one_of(
-    names: Iterable[str], known: Collection[str], place: str, what: str, *, near: bool = True
-) -> None:
+def one_of(names: Iterable[str], known: Collection[str], place: str, what: str, *, near: bool = True) -> None:
     """Check that all names are known.
 
     Raises:

@@ -212,9 +212,7 @@ class Verb(Help):
                 takes=self._takes,
                 note=(lambda _: None) if extra.get("resilient_parsing") else streams.note,
             )
-        return super().make_context(
-            info_name, args, parent, terminal_width=streams.columns(WIDTH), **extra
-        )
+        return super().make_context(info_name, args, parent, terminal_width=streams.columns(WIDTH), **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``--json`` as ``--format=json`` where the verb has that format, and no program's arguments follow."""
@@ -232,11 +230,7 @@ class Verb(Help):
             option = flag.source.option if flag else None
             if args[place] == "--":
                 break
-            if (
-                option
-                and option.bare
-                and not _are_values("".join(args[place + 1 : place + 2]), option)
-            ):
+            if option and option.bare and not _are_values("".join(args[place + 1 : place + 2]), option):
                 args[place] += f"={option.bare}"
             elif flag and not flag.is_flag:
                 place += 1
@@ -357,10 +351,7 @@ def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
             take = next((note for note in notes if isinstance(note, Take)), but())
             taken = [source for source in options_of(kind) if take.takes(source)]
             records[name] = (kind, tuple(source.field for source in taken))
-            flags += [
-                Flag(_with_change(source, take.changes.get(source.field)), kind.__name__)
-                for source in taken
-            ]
+            flags += [Flag(_with_change(source, take.changes.get(source.field)), kind.__name__) for source in taken]
     return records, flags
 
 
@@ -387,9 +378,7 @@ def formats(names: Iterable[str]) -> Option:
 
 
 DTYPE = Option("Dtype of the tensors.", metavar="DTYPE")
-DEVICE = Option(
-    "mps, cuda, cuda:1, xpu, cpu ...", metavar="DEVICE", values=("cpu", "cuda", "mps", "xpu")
-)
+DEVICE = Option("mps, cuda, cuda:1, xpu, cpu ...", metavar="DEVICE", values=("cpu", "cuda", "mps", "xpu"))
 COLOR = Option("When to colour the text.", choices=("auto", "always", "never"))
 
 
@@ -406,13 +395,9 @@ class ProgressOptions(Record, frozen=True, kw_only=True):
     """Options for the progress and the amount of text."""
 
     quiet: Annotated[bool, Option("Show no progress.", short="-q")] = False
-    verbose: Annotated[
-        bool, Option("Show progress, the model's output and the full text.", short="-v")
-    ] = False
+    verbose: Annotated[bool, Option("Show progress, the model's output and the full text.", short="-v")] = False
 
-    def shown(
-        self, *, redirected: bool = False
-    ) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
+    def shown(self, *, redirected: bool = False) -> contextlib.AbstractContextManager[Callable[[str], None] | None]:
         """Return the context whose value takes the messages of a long run (``streams.progress``)."""
         return streams.progress(quiet=self.quiet, verbose=self.verbose, redirected=redirected)
 
@@ -424,9 +409,7 @@ class SectionOptions(Record, frozen=True, kw_only=True):
     """Options that add sections to the short text of an answer."""
 
     releases: Annotated[bool, flag("Add a table of all releases.")] = False
-    calls: Annotated[
-        bool, flag("Add the other overloads, or the operators that a module calls.")
-    ] = False
+    calls: Annotated[bool, flag("Add the other overloads, or the operators that a module calls.")] = False
     limits: Annotated[bool, flag("Add all limits and advisories, with links.")] = False
     evidence: Annotated[bool, flag("Add the evidence, with links.")] = False
     verbose: Annotated[bool, VERBOSE] = False

@@ -93,9 +93,7 @@ def color_wanted(choice: str) -> bool:
     """Return whether stdout gets colour: by the flag, else on a terminal without NO_COLOR."""
     if choice != "auto":
         return choice == "always"
-    return (
-        not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
-    )
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
 
 
 #: Fewer columns than this are taken for this many.
@@ -139,9 +137,7 @@ _BETWEEN_LINES = 10
 
 
 @contextlib.contextmanager
-def progress(
-    *, quiet: bool, verbose: bool, redirected: bool = False
-) -> Iterator[Callable[[str], None] | None]:
+def progress(*, quiet: bool, verbose: bool, redirected: bool = False) -> Iterator[Callable[[str], None] | None]:
     """Show the messages of a long run: a spinner on a terminal, lines with ``-v``.
 
     Args:

@@ -101,9 +101,7 @@ def discover(package: str, kind: type[AnyRule]) -> tuple[AnyRule, ...]:
     """
     names = [module.name for module in pkgutil.iter_modules(import_module(package).__path__)]
     modules = [vars(import_module(f"{package}.{name}")) for name in names]
-    rules = {
-        rule.id: rule for module in modules for rule in module.values() if isinstance(rule, kind)
-    }
+    rules = {rule.id: rule for module in modules for rule in module.values() if isinstance(rule, kind)}
     return tuple(rules[code] for code in sorted(rules))
 
 

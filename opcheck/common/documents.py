@@ -34,9 +34,7 @@ MOST_DIRECTORY = 64 << 20
 DEPTH, NODES, DIGITS = 100, 1_000_000, 100
 _MEBIBYTE = 1 << 20
 #: a key of TOML with more parts than the levels of a document
-_LONG_KEY = re.compile(
-    rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEPTH + 1}}}"""
-)
+_LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEPTH + 1}}}""")
 
 Kind = TypeVar("Kind")
 
@@ -149,9 +147,7 @@ def open_zip(stream: BinaryIO) -> zipfile.ZipFile:
         """The stream while zipfile reads the directory."""
 
         def read(self, size: int = -1) -> bytes:
-            content = stream.read(
-                min(size, MOST_DIRECTORY + 1) if size >= 0 else MOST_DIRECTORY + 1
-            )
+            content = stream.read(min(size, MOST_DIRECTORY + 1) if size >= 0 else MOST_DIRECTORY + 1)
             if len(content) > MOST_DIRECTORY:
                 message = f"its directory is longer than {MOST_DIRECTORY >> 20} MiB"
                 raise zipfile.BadZipFile(message)
@@ -392,9 +388,7 @@ def _loader() -> Any:
             return float(super().construct_yaml_float(node))
 
     for kind in ("int", "float"):
-        Loader.add_constructor(
-            f"tag:yaml.org,2002:{kind}", getattr(Loader, f"construct_yaml_{kind}")
-        )
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", getattr(Loader, f"construct_yaml_{kind}"))
     return Loader
 
 

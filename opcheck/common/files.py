@@ -113,16 +113,12 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         raise UsageError(
             f"cannot write the file: {getattr(error, 'strerror', None) or error}",
             context=str(path),
-            hint=hint_of(
-                error, "make the file and its directory writable, or leave it out with --exclude"
-            ),
+            hint=hint_of(error, "make the file and its directory writable, or leave it out with --exclude"),
         ) from error
 
 
 @contextlib.contextmanager
-def open_replacement(
-    path: Path, status: os.stat_result | None = None, *, mode: int = 0o666
-) -> Iterator[BinaryIO]:
+def open_replacement(path: Path, status: os.stat_result | None = None, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a new file that replaces the path at the end of the block.
 
     Args:

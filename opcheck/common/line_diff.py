@@ -15,9 +15,7 @@ from typing import NamedTuple
 _SMALL = 2_000
 
 
-def unified_diff(
-    before: Sequence[str], after: Sequence[str], before_name: str, after_name: str
-) -> Iterator[str]:
+def unified_diff(before: Sequence[str], after: Sequence[str], before_name: str, after_name: str) -> Iterator[str]:
     """Yield the lines of a unified diff, with three lines of context; none if nothing changed.
 
     Args:
@@ -109,9 +107,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
     def _pairs(self, part: _Part) -> Iterator[tuple[int, int]]:
         """Yield the equal lines of a part that has no line of its own."""
         start, stop, start_after, stop_after = part
-        if max(stop - start, stop_after - start_after) > _SMALL and (
-            stop - start == stop_after - start_after
-        ):
+        if max(stop - start, stop_after - start_after) > _SMALL and (stop - start == stop_after - start_after):
             # Lines were replaced, and none inserted.
             places = zip(range(start, stop), range(start_after, stop_after), strict=True)
             yield from (pair for pair in places if self._same(*pair))

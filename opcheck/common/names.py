@@ -13,9 +13,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.text import and_more
 from opcheck.common.yaml_text import load_shipped
 
-_PATTERN = re.compile(
-    r"(?P<namespace>[A-Za-z_]\w*)::(?P<name>[A-Za-z_]\w*)(?:\.(?P<overload>[A-Za-z_]\w*))?"
-)
+_PATTERN = re.compile(r"(?P<namespace>[A-Za-z_]\w*)::(?P<name>[A-Za-z_]\w*)(?:\.(?P<overload>[A-Za-z_]\w*))?")
 #: The dtypes that an error names: the others are rare.
 _USUAL = 16
 
@@ -41,9 +39,7 @@ class OperatorName(msgspec.Struct, frozen=True, kw_only=True, order=True):
                 f"not an operator name: {text!r}",
                 hint="write it as the dispatcher does: aten::mm or aten::add.Tensor",
             )
-        return cls(
-            namespace=match["namespace"], name=match["name"], overload=match["overload"] or ""
-        )
+        return cls(namespace=match["namespace"], name=match["name"], overload=match["overload"] or "")
 
     def __str__(self) -> str:
         """Return the dispatcher's spelling; ``parse`` reads it back."""
@@ -63,9 +59,7 @@ _ROWS: dict[str, dict[str, Any]] = load_shipped(Path(__file__).with_name("dtypes
 #: The dtypes that a strided tensor can have.
 DTYPES = {name: DType(name, row["bytes"], row["kind"]) for name, row in _ROWS.items()}
 #: Other names of dtypes: torch's own, and those that people write.
-DTYPE_ALIASES: dict[str, str] = {
-    alias: name for name, row in _ROWS.items() for alias in row.get("also", ())
-}
+DTYPE_ALIASES: dict[str, str] = {alias: name for name, row in _ROWS.items() for alias in row.get("also", ())}
 
 
 def cpp_name(dtype: str) -> str:

@@ -23,9 +23,7 @@ _HIDDEN = re.compile(
 )
 #: What a CI service obeys in the log of a step: GitHub a line ``::name ...::`` after any white space, and ``##[name]``
 #: anywhere in it (actions/runner, ActionCommand.cs, TryParseV2 and TryParse); Azure and TeamCity alike.
-_COMMAND = re.compile(
-    r"(?P<space>^[^\S\n]*):(?=:)|(?P<hash>#)#(?=\[|vso\[|teamcity\[)", re.MULTILINE | re.IGNORECASE
-)
+_COMMAND = re.compile(r"(?P<space>^[^\S\n]*):(?=:)|(?P<hash>#)#(?=\[|vso\[|teamcity\[)", re.MULTILINE | re.IGNORECASE)
 #: What ``is_patch_risky`` overlooks.
 _USUAL_IN_SOURCES = re.compile("(?m)\x0c|\r(?=\n)|[\u200d\ufe0e\ufe0f]|^[-+ ]\ufeff")
 _QUOTED_IN_PATCHES = re.compile(r'["\\\t\n]')
@@ -112,9 +110,7 @@ def for_json(text: str) -> str:
 
 def for_html(text: str) -> str:
     """Escape text for HTML so that no character is hidden and nothing is a command."""
-    return _COMMAND.sub(
-        lambda match: _disarm(match, "&#58;", "&#35;"), show_hidden(text.replace("\t", "    "))
-    )
+    return _COMMAND.sub(lambda match: _disarm(match, "&#58;", "&#35;"), show_hidden(text.replace("\t", "    ")))
 
 
 def finish_document(text: str, format_name: str) -> str:
@@ -139,9 +135,7 @@ def markdown(words: str, *, in_table: bool = False) -> str:
             written.append(markdown_code(word, in_table=in_table))
         else:
             written.append(_MARKDOWN.sub(r"\\\g<0>", word))
-    return _BEGINS.sub(
-        lambda match: f"\\{match[1]}" if match[1] else f"{match[2]}\\", " ".join(written)
-    )
+    return _BEGINS.sub(lambda match: f"\\{match[1]}" if match[1] else f"{match[2]}\\", " ".join(written))
 
 
 def markdown_code(source: str, *, in_table: bool = False) -> str:
@@ -187,13 +181,7 @@ def _disarm(match: re.Match[str], colon: str, number: str) -> str:
 
 def _number(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return (
-        f"\\x{code:02x}"
-        if code < 0x100
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _utf16(match: re.Match[str]) -> str:

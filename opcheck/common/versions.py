@@ -40,9 +40,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
         """
         match = _VERSION.fullmatch(text) or _MACOS.fullmatch(text)
         if match is None:
-            raise UsageError(
-                f"not a version: {brief(text)}", hint="write it as 2.13, 2.13.1 or 15.1"
-            )
+            raise UsageError(f"not a version: {brief(text)}", hint="write it as 2.13, 2.13.1 or 15.1")
         return cls(int(match[1]), int(match[2] or 0))
 
 
@@ -59,9 +57,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
     def __contains__(self, version: Version) -> bool:
         """Return whether the version lies in the span."""
-        return (self.since is None or self.since <= version) and (
-            self.until is None or version < self.until
-        )
+        return (self.since is None or self.since <= version) and (self.until is None or version < self.until)
 
     def overlaps(self, span: Span) -> bool:
         """Return whether some version could lie in both spans."""
@@ -97,9 +93,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def beyond(self) -> str:
         """What of the target is newer than the op lists, and what it is judged as; empty where nothing is."""
         torch = (
-            f"torch {self.newer_torch} is newer than the op lists: judged as {self.torch}"
-            if self.newer_torch
-            else ""
+            f"torch {self.newer_torch} is newer than the op lists: judged as {self.torch}" if self.newer_torch else ""
         )
         return "; ".join(filter(None, (torch, macos_note(self.macos))))
 

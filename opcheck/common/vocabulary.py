@@ -97,9 +97,7 @@ MEMORY_USES: tuple[MemoryUse, ...] = get_args(MemoryUse)
 NonFinite = Literal["inf", "nan"]
 
 #: How a statement of the op lists is known.
-StatementEvidenceKind = Literal[
-    "source", "binary", "issue", "pr", "opinfo", "measured", "kernel-run", "inferred"
-]
+StatementEvidenceKind = Literal["source", "binary", "issue", "pr", "opinfo", "measured", "kernel-run", "inferred"]
 
 #: Why a verdict is believed: what the lists contain, what the capture saw, or how a statement is known.
 EvidenceKind = Literal["registration", "limitation", "advisory", "capture"] | StatementEvidenceKind

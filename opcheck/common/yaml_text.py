@@ -46,7 +46,5 @@ def load_shipped(path: Path) -> Any:
 
 def dump(content: Any) -> str:
     """Write plain data as one YAML document, with the keys in their order."""
-    text: str = yaml.dump(
-        content, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=_ENDLESS
-    )
+    text: str = yaml.dump(content, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=_ENDLESS)
     return for_log(show_hidden(text))

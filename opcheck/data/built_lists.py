@@ -149,9 +149,7 @@ def list_built() -> dict[str, BuiltLists]:
 
     kept = []
     for file in folder().glob(f"*/{_ABOUT}"):
-        with contextlib.suppress(
-            OSError, documents.DocumentError, msgspec.DecodeError, InvalidVersion
-        ):
+        with contextlib.suppress(OSError, documents.DocumentError, msgspec.DecodeError, InvalidVersion):
             about = msgspec.json.decode(documents.read(file), type=BuiltLists)
             kept.append((Version(about.torch), about))
     return {about.torch: about for _, about in sorted(kept, key=lambda each: each[0])}

@@ -139,9 +139,7 @@ def _check_chips(document: Document, content: _ChipTable) -> None:
     for name, chip in content.chips.items():
         cores = [gpu.cores for gpu in chip.gpus]
         if not cores or cores != sorted(set(cores)):
-            document.report(
-                ("chips", name, "gpus"), "one entry a number of cores, the fewest first"
-            )
+            document.report(("chips", name, "gpus"), "one entry a number of cores, the fewest first")
 
 
 CHIPS = ListFile("chips.yaml", _ChipTable, check=_check_chips)

@@ -64,13 +64,9 @@ class PythonCalls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 _NO_BODIES = BodyTable(schema=SCHEMA, torch={}, composites={})
 SAMPLED = ListFile("composites.json", BodyTable, made_by="python -m scripts.opinfo.derive")
 #: Bodies that were run with arguments made from schemas.
-MADE = ListFile(
-    "schema_bodies.json", BodyTable, made_by="python -m scripts.schema_bodies", missing=_NO_BODIES
-)
+MADE = ListFile("schema_bodies.json", BodyTable, made_by="python -m scripts.schema_bodies", missing=_NO_BODIES)
 #: Bodies that were read in the libraries of the wheels.
-READ = ListFile(
-    "read_bodies.json", BodyTable, made_by="python -m scripts.read_bodies", missing=_NO_BODIES
-)
+READ = ListFile("read_bodies.json", BodyTable, made_by="python -m scripts.read_bodies", missing=_NO_BODIES)
 PYTHON_CALLS = ListFile("python_calls.json", PythonCalls, made_by="python -m scripts.python_calls")
 
 
@@ -114,9 +110,7 @@ def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> CompositeB
     return _last_body(table.composites[op], run, table.torch[str(run)], read=read)
 
 
-def _last_body(
-    rows: Rows, version: Version, torch: str, *, read: bool = False
-) -> CompositeBody | None:
+def _last_body(rows: Rows, version: Version, torch: str, *, read: bool = False) -> CompositeBody | None:
     """Return the body of the newest row up to a version; None where that row has none."""
     earlier: Sequence[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None]] = [
         row for row in rows if Version.parse(row[0]) <= version

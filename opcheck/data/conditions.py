@@ -138,9 +138,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    if abs(exponent) > _BITS or (
-        isinstance(base, int) and base.bit_length() * abs(exponent) > _BITS
-    ):
+    if abs(exponent) > _BITS or (isinstance(base, int) and base.bit_length() * abs(exponent) > _BITS):
         raise _CannotTellError
     value = base**exponent
     if isinstance(value, complex):
@@ -244,9 +242,7 @@ def _check(node: ast.AST, bound: frozenset[str], names: set[str]) -> None:
                 _check(child, bound, names)
 
 
-def _check_loops(
-    node: ast.GeneratorExp | ast.ListComp, bound: frozenset[str], names: set[str]
-) -> None:
+def _check_loops(node: ast.GeneratorExp | ast.ListComp, bound: frozenset[str], names: set[str]) -> None:
     if sum(isinstance(part, ast.comprehension) for part in ast.walk(node)) > _LOOPS:
         raise ConditionError(f"more than {_LOOPS} loops inside each other")
     for part in node.generators:
@@ -382,15 +378,11 @@ _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
     ast.BinOp: _arithmetic,
     ast.UnaryOp: lambda node, values: _UNARY[type(node.op)](_evaluate(node.operand, values)),
     ast.Compare: _compare,
-    ast.Call: lambda node, values: FUNCTIONS[node.func.id](
-        *(_evaluate(value, values) for value in node.args)
-    ),
+    ast.Call: lambda node, values: FUNCTIONS[node.func.id](*(_evaluate(value, values) for value in node.args)),
     ast.Subscript: _subscript,
     ast.Tuple: lambda node, values: tuple(_evaluate(item, values) for item in node.elts),
     ast.List: lambda node, values: [_evaluate(item, values) for item in node.elts],
-    ast.IfExp: lambda node, values: _evaluate(
-        node.body if _evaluate(node.test, values) else node.orelse, values
-    ),
+    ast.IfExp: lambda node, values: _evaluate(node.body if _evaluate(node.test, values) else node.orelse, values),
     ast.GeneratorExp: _comprehension,
     ast.ListComp: _comprehension,
 }

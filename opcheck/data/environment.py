@@ -73,10 +73,7 @@ class MpsVariables(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     @functools.cached_property
     def variables(self) -> Mapping[str, MpsVariable]:
         """The variables by their names."""
-        return {
-            name: msgspec.structs.replace(variable, name=name)
-            for name, variable in self.by_name.items()
-        }
+        return {name: msgspec.structs.replace(variable, name=name) for name, variable in self.by_name.items()}
 
     def known(self, line: str) -> tuple[MpsVariable, ...]:
         """Return the variables that a release line such as ``2.13`` reads, by name.

@@ -20,9 +20,7 @@ from opcheck.data.strict_yaml import Document, read_as
 FILE = "extensions.yaml"
 
 #: The values that their files may contain; op_lists/README.md explains them.
-VALUES = frozenset(
-    {"kernel", "cpu_only", "composite_explicit", "composite_implicit", "no_dense_kernel"}
-)
+VALUES = frozenset({"kernel", "cpu_only", "composite_explicit", "composite_implicit", "no_dense_kernel"})
 
 #: The last release line of torchaudio.
 _LAST_TORCHAUDIO = Version(2, 11)

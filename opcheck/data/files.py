@@ -122,9 +122,7 @@ def read_releases(path: Path) -> tuple[tuple[Release, ...], bytes]:
     return tuple(sorted(releases, key=lambda each: Version.parse(each.line))), _read(path)
 
 
-def read_history(
-    path: Path, lines: Sequence[str], values: AbstractSet[str]
-) -> tuple[History, bytes]:
+def read_history(path: Path, lines: Sequence[str], values: AbstractSet[str]) -> tuple[History, bytes]:
     """Read a history file; return it and its bytes.
 
     Args:

@@ -150,9 +150,7 @@ class KernelRoutes:
         arguments = statements.arguments.get(call.op, {})
         for way in self._choice(call.op, line).ways:
             condition = parse(way.condition)
-            holds = target.macos in way.macos and condition.evaluate(
-                values(call, condition.names, arguments)
-            )
+            holds = target.macos in way.macos and condition.evaluate(values(call, condition.names, arguments))
             if holds is not False:
                 return way.route if holds else "either"
         return "either"
@@ -212,9 +210,7 @@ class KernelRoutes:
         read = [self._read(name, line, above) for name in ops if name not in above]
         if not read:
             return frozenset({"unknown"}), ()
-        return frozenset().union(*(kinds for kinds, _ in read)), tuple(
-            name for _, kernels in read for name in kernels
-        )
+        return frozenset().union(*(kinds for kinds, _ in read)), tuple(name for _, kernels in read for name in kernels)
 
 
 def _kinds(value: str) -> frozenset[RouteKind]:

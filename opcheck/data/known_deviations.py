@@ -43,9 +43,5 @@ def differing(ops: Iterable[tuple[str, str]], torch: Version) -> Iterator[str]:
     # The program itself did not make the calls of a gradient.
     names = {name for name, phase in calls if phase != "backward"}
     for difference in DIFFERENCES:
-        if (
-            torch in difference.torch
-            and (backward or not difference.backward)
-            and not names.isdisjoint(difference.ops)
-        ):
+        if torch in difference.torch and (backward or not difference.backward) and not names.isdisjoint(difference.ops):
             yield difference.text

@@ -60,9 +60,7 @@ def list_regressions(directory: Path) -> tuple[Regression, ...]:
         OpListError: the list is damaged.
     """
     entries, document = read_entries(directory / REGRESSIONS, "regressions", Regression)
-    document.require_sound(
-        directory / REGRESSIONS, "correct the file; opcheck lists lint checks it"
-    )
+    document.require_sound(directory / REGRESSIONS, "correct the file; opcheck lists lint checks it")
     return tuple(entry for _, entry in entries)
 
 
@@ -91,13 +89,9 @@ def lint_regressions(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
         path = f"regressions.{index}"
         line = document.line(("regressions", index))
         if key not in real:
-            yield FileProblem(
-                REGRESSIONS, line, path, f"{entry.op} lost nothing such in torch {entry.torch}"
-            )
+            yield FileProblem(REGRESSIONS, line, path, f"{entry.op} lost nothing such in torch {entry.torch}")
         elif key in listed:
-            yield FileProblem(
-                REGRESSIONS, line, path, f"{entry.op} in torch {entry.torch} is listed twice"
-            )
+            yield FileProblem(REGRESSIONS, line, path, f"{entry.op} in torch {entry.torch} is listed twice")
         listed.add(key)
     for op, torch, before, after in sorted(real - listed):
         message = f"{op} went from {before} to {after} in torch {torch}: say what happened"
@@ -114,9 +108,7 @@ REPORTS = "reports.yaml"
 MADE_BY = "python -m scripts.extract_limits"
 DIRECTORY = "extracted"
 #: The placeholder in a statement's text for a value that C++ inserts.
-_ASSERTION = re.compile(
-    r'.* INTERNAL ASSERT FAILED at "[^"]*":[^,]*, please report a bug to PyTorch\. ?'
-)
+_ASSERTION = re.compile(r'.* INTERNAL ASSERT FAILED at "[^"]*":[^,]*, please report a bug to PyTorch\. ?')
 _VALUE = re.compile(r"\{[^{}]*\}")
 #: A shorter piece occurs in any library, and may be an immediate operand instead of a string.
 _LONG = 6
@@ -167,9 +159,7 @@ def list_spanned(spans: Iterable[HalfOpen], releases: Sequence[str]) -> list[str
     return lines
 
 
-TEXTS = ListFile(
-    f"{DIRECTORY}/texts.json", Extracted, made_by=MADE_BY, missing=Extracted(SCHEMA, (), {}, {})
-)
+TEXTS = ListFile(f"{DIRECTORY}/texts.json", Extracted, made_by=MADE_BY, missing=Extracted(SCHEMA, (), {}, {}))
 
 
 def fragments(text: str) -> tuple[str, ...]:
@@ -204,9 +194,7 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Fil
             lines = open_lines(place, quoting, extracted)
             if lines and key not in reasons:
                 where = f"{text!r} in {place[1]}, torch {', '.join(lines)}"
-                yield FileProblem(
-                    REASONS, 0, "reasons", f"open, no statement and no reason: {where}"
-                )
+                yield FileProblem(REASONS, 0, "reasons", f"open, no statement and no reason: {where}")
     for key, count in sorted(reasons.items(), key=str):
         where = f"{key[0]!r}" + (f" in {key[1]}" if key[1] else "")
         if key not in printed_at:
@@ -352,9 +340,7 @@ def _versions(entry: Written, lists: OpLists) -> Iterator[FileProblem]:
         yield _problem_at(entry, "torch", "no release of releases.yaml lies in the span")
     named = [("fixed", statement.fixed)]
     for index, evidence in enumerate(statement.evidence):
-        named += [
-            (f"evidence.{index}.{key}", getattr(evidence, key)) for key in ("torch", "mended")
-        ]
+        named += [(f"evidence.{index}.{key}", getattr(evidence, key)) for key in ("torch", "mended")]
         named += [(f"evidence.{index}.reported", text) for text in evidence.reported]
     for key, text in named:
         if text and _line(text) not in lines:
@@ -386,9 +372,7 @@ def _names(entry: Written, arguments: Mapping[str, Arguments]) -> Iterator[FileP
 
 
 def _names_operator(ops: tuple[str, ...], op: str) -> bool:
-    return op in ops or any(
-        name.endswith("*") and name != EVERY_OPERATOR and op.startswith(name[:-1]) for name in ops
-    )
+    return op in ops or any(name.endswith("*") and name != EVERY_OPERATOR and op.startswith(name[:-1]) for name in ops)
 
 
 def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
@@ -409,9 +393,7 @@ def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
             ]
             if without:
                 message = f"{op} has no kernel in torch {', '.join(without)}"
-                yield Excusable(
-                    "no_kernel", (statement.id,), op, _problem_at(entry, "ops", message)
-                )
+                yield Excusable("no_kernel", (statement.id,), op, _problem_at(entry, "ops", message))
 
 
 _KERNELS = {"error_stub", "missing_stub"}
@@ -490,9 +472,7 @@ def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[FileProblem
     used: set[int] = set()
     for problem in excusable:
         about = problem.check, problem.statements
-        alike = (
-            each for each in excepted if (each[1].check, tuple(sorted(each[1].statements))) == about
-        )
+        alike = (each for each in excepted if (each[1].check, tuple(sorted(each[1].statements))) == about)
         excuses = [index for index, rule in alike if rule.op in {"", problem.op}]
         used.update(excuses)
         if not excuses:
@@ -526,13 +506,9 @@ def _python_calls(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
 # -- compare the span, the dtypes and the condition of a statement with its own evidence -----------------------
 
 #: The releases whose library contains a text or a check, as the detail of an entry words them.
-_RANGE = re.compile(
-    r"\b(?:present|throws|raises)\b[^;]*?\b(\d+\.\d+)(?:\.\d+)? (?:to|and) (\d+\.\d+)\b"
-)
+_RANGE = re.compile(r"\b(?:present|throws|raises)\b[^;]*?\b(\d+\.\d+)(?:\.\d+)? (?:to|and) (\d+\.\d+)\b")
 #: A tensor as a report's call writes it: ``float16[1, 77, 768]``, with ``@cpu`` where it is not on the GPU.
-_TENSOR = re.compile(
-    r"(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:@(?P<device>\w+))?(?: offset (?P<offset>\d+))?"
-)
+_TENSOR = re.compile(r"(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:@(?P<device>\w+))?(?: offset (?P<offset>\d+))?")
 
 
 def disagreements(
@@ -562,9 +538,7 @@ def disagreements(
             yield from ((f"{key}.call", text) for text in _call(statement, entry.call, arguments))
 
 
-def _call(
-    statement: Statement, written: Mapping[str, Any], arguments: Mapping[str, Arguments]
-) -> Iterator[str]:
+def _call(statement: Statement, written: Mapping[str, Any], arguments: Mapping[str, Arguments]) -> Iterator[str]:
     """Yield what is wrong with the reported call: it cannot be read, or the statement does not apply to it."""
     tensors: list[TensorSpec] = []
     values: dict[str, Any] = {}

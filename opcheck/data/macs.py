@@ -119,9 +119,7 @@ def load_macs(directory: Path | None = None) -> tuple[Mac, ...]:
 ALL_MACS = "all"
 _CHIP = re.compile(r"\bM(\d+) ?(Pro|Max|Ultra)?\b", re.IGNORECASE)
 _SIZE = re.compile(r"\b(\d{1,4}) ?(?:GB|GiB|G)?\b", re.IGNORECASE)
-_PRODUCT = re.compile(
-    r"\b(?:Apple|MacBook(?: Pro| Air)?|Mac(?: mini| Studio| Pro)?|iMac)\b|[,/()-]", re.IGNORECASE
-)
+_PRODUCT = re.compile(r"\b(?:Apple|MacBook(?: Pro| Air)?|Mac(?: mini| Studio| Pro)?|iMac)\b|[,/()-]", re.IGNORECASE)
 
 
 class NamedMac(NamedTuple):
@@ -138,10 +136,7 @@ class NamedMac(NamedTuple):
 def chips_by_memory(directory: Path | None = None) -> dict[int, list[str]]:
     """Return the chips that are sold with each size of memory in GB."""
     sold = MACS.load(directory).chips.memory
-    return {
-        mac.memory: [chip for chip, sizes in sold.items() if mac.memory in sizes]
-        for mac in load_macs(directory)
-    }
+    return {mac.memory: [chip for chip, sizes in sold.items() if mac.memory in sizes] for mac in load_macs(directory)}
 
 
 def find_macs(text: str) -> tuple[NamedMac, ...]:
@@ -156,9 +151,7 @@ def find_macs(text: str) -> tuple[NamedMac, ...]:
     """
     sold = MACS.load().chips.memory
     if text.strip().lower() == ALL_MACS:
-        return tuple(
-            sorted((NamedMac(c, m) for c, sizes in sold.items() for m in sizes), key=_order)
-        )
+        return tuple(sorted((NamedMac(c, m) for c, sizes in sold.items() for m in sizes), key=_order))
     rest = " ".join(_PRODUCT.sub(" ", text).split())
     chip, rest = _take(_CHIP, rest)
     size, rest = _take(_SIZE, rest)

@@ -45,9 +45,7 @@ class Matches(NamedTuple):
     def decided_errors(self) -> frozenset[ErrorText]:
         """The refusals whose statements certainly apply, or certainly do not."""
         return frozenset(
-            statement.error
-            for statement, applies in self.answers
-            if statement.error and applies is not None
+            statement.error for statement, applies in self.answers if statement.error and applies is not None
         )
 
     def on_every_operator(self) -> Matches:
@@ -102,13 +100,9 @@ _MOST_CALLS = 256
 _RECENT: dict[int, tuple[OpCall, Answers]] = {}
 
 
-def holds_but_for_words(
-    statement: Statement, call: OpCall, arguments: Arguments | None = None
-) -> bool:
+def holds_but_for_words(statement: Statement, call: OpCall, arguments: Arguments | None = None) -> bool:
     """Return whether dtypes and condition of the statement apply to the call, without regard to ``when``."""
-    return bool(
-        _matches_dtype(statement, call) and _matches_condition(statement, call, arguments or {})
-    )
+    return bool(_matches_dtype(statement, call) and _matches_condition(statement, call, arguments or {}))
 
 
 def matches_call(statement: Statement, call: OpCall, arguments: Arguments | None) -> bool | None:

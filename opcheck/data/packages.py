@@ -48,9 +48,7 @@ class Package(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 #: What weights become on a Mac: they load as they are, are cast when they are loaded, raise then or at the first call,
 #: compute on the CPU, or give wrong numbers.
-Becomes = Literal[
-    "loads", "casts", "raises_at_load", "raises_at_run", "runs_on_cpu", "wrong", "unknown"
-]
+Becomes = Literal["loads", "casts", "raises_at_load", "raises_at_run", "runs_on_cpu", "wrong", "unknown"]
 
 
 class StorageMethod(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,9 +87,7 @@ class Packages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, di
     @functools.cached_property
     def by_import(self) -> Mapping[str, str]:
         """The names of the distributions, by the modules that they are imported as."""
-        return {
-            module: name for name, package in self.by_name.items() for module in package.imports
-        }
+        return {module: name for name, package in self.by_name.items() for module in package.imports}
 
 
 class PythonWheels(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -101,9 +97,7 @@ class PythonWheels(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     date: str
     #: for Intel Macs, whatever the Python
     intel: Span
-    spans: dict[Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+$")], Span] = msgspec.field(
-        name="pythons"
-    )
+    spans: dict[Annotated[str, msgspec.Meta(pattern=r"^\d+\.\d+$")], Span] = msgspec.field(name="pythons")
 
     @functools.cached_property
     def by_python(self) -> Mapping[Version, Span]:

@@ -63,9 +63,7 @@ _MEANING: Mapping[str, tuple[Status, Kind | None]] = MappingProxyType(
 _REGISTERED = frozenset({"kernel", "python_kernel", "cpu_fallback", "error_stub"})
 #: Values that name another overload, whose value decides.
 _REFERENCES = frozenset({"out", "wrapper"})
-_POLICIES = frozenset(
-    {"lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote"}
-)
+_POLICIES = frozenset({"lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote"})
 #: The values that each file may contain; for "missing_stub:x", "out:x" and "wrapper:x" the first word.
 VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
     {

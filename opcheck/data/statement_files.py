@@ -206,9 +206,7 @@ def _field(name: str, node: Any, document: Document, path: Path_) -> Any:
     if len(document.problems) > before:
         return None
     if isinstance(value, tuple):
-        entries = [
-            each for item in value for each in (item if isinstance(item, tuple) else (item,))
-        ]
+        entries = [each for item in value for each in (item if isinstance(item, tuple) else (item,))]
         for index, entry in enumerate(entries):
             if entry in entries[:index]:
                 document.report((*path, index), f"listed twice: {entry}")

@@ -37,9 +37,7 @@ class ErrorText(Record, frozen=True, kw_only=True):
     text: str
 
 
-class StatementEvidence(
-    Record, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The evidence for a statement."""
 
     kind: StatementEvidenceKind

@@ -166,9 +166,7 @@ def dump_index(index: Index) -> str:
     names = sorted(index.arguments)
     statements = ",\n".join(msgspec.json.encode(row).decode() for row in rows)
     arguments = ",\n".join(
-        f"{msgspec.json.encode(name).decode()}:"
-        f"{msgspec.json.encode(index.arguments[name]).decode()}"
-        for name in names
+        f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(index.arguments[name]).decode()}" for name in names
     )
     return (
         f'{{"schema":{index.schema},"fingerprint":"{index.fingerprint}",\n'

@@ -136,9 +136,7 @@ def _with_spans(node: Any, path: Path_, document: Document) -> Any:
     return {key: _with_spans(item, (*path, key), document) for key, item in node.items()}
 
 
-def read_span(
-    ends: dict[str, Any], path: Path_, document: Document, pattern: str = r"\d+\.\d+"
-) -> Span:
+def read_span(ends: dict[str, Any], path: Path_, document: Document, pattern: str = r"\d+\.\d+") -> Span:
     """Return the span of a mapping of ``since`` and ``until``, and report what is no version to the document."""
     versions: dict[str, Version] = {}
     for end, text in ends.items():
@@ -187,9 +185,7 @@ def _mapping(node: yaml.MappingNode, path: Path_, document: Document) -> dict[st
     return result
 
 
-def read_entries(
-    path: Path, key: str, kind: Callable[..., Any]
-) -> tuple[list[tuple[int, Any]], Document]:
+def read_entries(path: Path, key: str, kind: Callable[..., Any]) -> tuple[list[tuple[int, Any]], Document]:
     """Read the entries of a small list file, by their index; the document keeps the problems.
 
     A file that does not exist has no entries.

@@ -70,9 +70,7 @@ class TargetOptions(Record, frozen=True, kw_only=True):
         return target(self.torch, self.macos, lists, fallback=self.fallback)
 
 
-def target(
-    torch: str | None, macos: str | None, lists: OpLists, *, fallback: bool = False
-) -> Target:
+def target(torch: str | None, macos: str | None, lists: OpLists, *, fallback: bool = False) -> Target:
     """Return the target that the texts name; None or an empty text means the newest version.
 
     Raises:
@@ -124,9 +122,7 @@ def parse(text: str, place: str, lists: OpLists) -> Target:
         values[key] = value
     fallback = values.get("fallback", "0").lower()
     if fallback not in _BOOLEANS:
-        raise UsageError(
-            f"not a yes or no: {fallback!r}", context=f"{place} {text}", hint="write fallback=1"
-        )
+        raise UsageError(f"not a yes or no: {fallback!r}", context=f"{place} {text}", hint="write fallback=1")
     try:
         return target(values.get("torch"), values.get("macos"), lists, fallback=_BOOLEANS[fallback])
     except UsageError as error:
@@ -226,9 +222,7 @@ class Pairs(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def pairs(
-    torch: Texts = NEWEST, macos: Texts = NEWEST, *, lists: OpLists, cpu_fallback: bool = False
-) -> Pairs:
+def pairs(torch: Texts = NEWEST, macos: Texts = NEWEST, *, lists: OpLists, cpu_fallback: bool = False) -> Pairs:
     """Pair each release with each macOS; list the pairs that do not start as left out.
 
     Raises:
@@ -242,14 +236,9 @@ def pairs(
         minimum = lists.release(str(line)).minimum
         for system in systems(macos):
             if system < minimum:
-                left_out.append(
-                    f"torch {line} does not start its MPS backend on macOS {system}: "
-                    f"it needs {minimum}"
-                )
+                left_out.append(f"torch {line} does not start its MPS backend on macOS {system}: it needs {minimum}")
             else:
-                targets.append(
-                    Target(torch=line, macos=system, cpu_fallback=cpu_fallback, newer_torch=newer)
-                )
+                targets.append(Target(torch=line, macos=system, cpu_fallback=cpu_fallback, newer_torch=newer))
     if not targets:
         raise UnknownTargetError(
             f"none of these targets exists: {left_out[0]}",
@@ -279,9 +268,7 @@ def systems(texts: Texts) -> tuple[Version, ...]:
     """
     newest = tuple(Version(major) for major in MACOS_MAJORS)
     # The release does not matter yet: version 0 starts on every macOS.
-    return _select_versions(
-        texts, "macOS", newest, lambda text: parse_macos(text, Version(0), Version(0))
-    )
+    return _select_versions(texts, "macOS", newest, lambda text: parse_macos(text, Version(0), Version(0)))
 
 
 def _select_versions(
@@ -295,9 +282,7 @@ def _select_versions(
     return tuple(sorted(versions))
 
 
-def _find_named(
-    text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
-) -> set[Version]:
+def _find_named(text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]) -> set[Version]:
     """Return the versions that a text names; an error quotes the text."""
     try:
         return _versions(text.strip().lower(), what, known, single)
@@ -306,9 +291,7 @@ def _find_named(
         raise
 
 
-def _versions(
-    text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]
-) -> set[Version]:
+def _versions(text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]) -> set[Version]:
     """Return the versions that a text in lower case names."""
     text = text.removeprefix(what.lower()).strip()
     if text == ALL:
@@ -334,14 +317,8 @@ def _find_between(text: str, what: str, known: tuple[Version, ...]) -> set[Versi
     conditions = [_CONDITION.fullmatch(part.strip()) for part in text.split(",")]
     if not all(conditions):
         raise UsageError(f"not a range of versions: {text!r}", hint=_FORMS)
-    limits = [
-        (_OPERATORS[condition[1]], Version.parse(condition[2]))
-        for condition in conditions
-        if condition
-    ]
-    versions = {
-        version for version in known if all(compare(version, limit) for compare, limit in limits)
-    }
+    limits = [(_OPERATORS[condition[1]], Version.parse(condition[2])) for condition in conditions if condition]
+    versions = {version for version in known if all(compare(version, limit) for compare, limit in limits)}
     if not versions:
         raise UsageError(
             f"no known version of {what} lies in the range {text!r}",

@@ -41,10 +41,7 @@ def watermarks(variables: Mapping[str, str], torch: Version) -> Watermarks:
         variables: the environment variables by name.
         torch: the release, for its defaults.
     """
-    high, low = (
-        _read(variables[name]) if name in variables else _default(name, torch)
-        for name in (HIGH, LOW)
-    )
+    high, low = (_read(variables[name]) if name in variables else _default(name, torch) for name in (HIGH, LOW))
     return Watermarks(high, low)
 
 
@@ -73,9 +70,7 @@ def set_watermarks(variables: Mapping[str, str], torch: Version) -> Watermarks |
     if invalid is not None:
         raise InputError(
             f"torch raises at the first tensor on the GPU: {invalid.prints}",
-            context=", ".join(
-                f"{name}={variables[name]}" for name in (HIGH, LOW) if name in variables
-            ),
+            context=", ".join(f"{name}={variables[name]}" for name in (HIGH, LOW) if name in variables),
             hint=f"export {invalid.variable}={invalid.bound:g}, or unset both",
         )
     return ratios

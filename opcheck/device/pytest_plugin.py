@@ -16,10 +16,7 @@ from opcheck.model.records import Report
 
 _MARKERS = (
     "mps_target(torch=None, macos=None, fallback=False): the Mac that mps_emulated is",
-    (
-        "opcheck_mps(torch=None, macos=None, fallback=False, fail_on='fallback'): the Mac that "
-        "opcheck_mps audits for"
-    ),
+    ("opcheck_mps(torch=None, macos=None, fallback=False, fail_on='fallback'): the Mac that opcheck_mps audits for"),
 )
 #: how many findings a failed assertion shows, and how many lines of each
 _SHOWN, _PLACES = 5, 2
@@ -28,9 +25,7 @@ _SHOWN, _PLACES = 5, 2
 class RunsOnMps(Protocol):
     """The value of the fixture ``opcheck_mps``: ``assert_runs_on_mps`` with the test's target."""
 
-    def __call__(
-        self, model: str | Callable[..., Any], inputs: Any = None, **options: Any
-    ) -> Report:
+    def __call__(self, model: str | Callable[..., Any], inputs: Any = None, **options: Any) -> Report:
         """Assert that the model runs on MPS, and return the report."""
 
 

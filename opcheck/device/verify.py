@@ -247,9 +247,7 @@ class _PredictionIndex:
         same_dtypes = [
             number
             for number in same_line
-            if not own
-            or not self._expected[number].dtypes
-            or not own.isdisjoint(self._expected[number].dtypes)
+            if not own or not self._expected[number].dtypes or not own.isdisjoint(self._expected[number].dtypes)
         ]
         return same_dtypes or same_line
 
@@ -297,20 +295,14 @@ def draft_statements(verification: Verification, lists: OpLists) -> str:
         UsageError: nothing contradicts the prediction.
     """
     entries = list(_entries(verification, lists))
-    better = [
-        pair
-        for pair in verification.contradictions
-        if pair.observed not in _WORSE.get(pair.predicted, ())
-    ]
+    better = [pair for pair in verification.contradictions if pair.observed not in _WORSE.get(pair.predicted, ())]
     if not entries and not better:
         raise UsageError(
             "there is nothing to propose: nothing contradicts the prediction",
             context=f"{verification.prediction} against {verification.observation}",
             hint="leave --propose out",
         )
-    body = yaml.safe_dump(
-        {"schema": 1, "limitations": entries}, sort_keys=False, allow_unicode=True, width=110
-    )
+    body = yaml.safe_dump({"schema": 1, "limitations": entries}, sort_keys=False, allow_unicode=True, width=110)
     return "".join([*_head(verification), *_comments(better), body])
 
 
@@ -348,10 +340,7 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
             "effect": _EFFECTS[status],
             "torch": {"since": str(release), "until": next_release(release, lists)},
             **({"dtypes": dtypes} if dtypes else {}),
-            "when": (
-                "observed with some inputs; which of their dtypes, shapes or values decide is not "
-                "known"
-            ),
+            "when": ("observed with some inputs; which of their dtypes, shapes or values decide is not known"),
             **(_error(status, prints) if prints else {}),
             "summary": f"{op} was predicted {pairs[0].predicted} and {_DONE[status]} on a Mac.",
             "evidence": [

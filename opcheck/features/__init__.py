@@ -102,7 +102,4 @@ def menu() -> list[dict[str, list[dict[str, str]]]]:
     for verb, declared in features().items():
         page = f"how-to/{declared.page or verb}.md"
         groups.setdefault(declared.group, {}).setdefault(page, []).append(verb)
-    return [
-        {group: [{" and ".join(named): page} for page, named in pages.items()]}
-        for group, pages in groups.items()
-    ]
+    return [{group: [{" and ".join(named): page} for page, named in pages.items()]} for group, pages in groups.items()]

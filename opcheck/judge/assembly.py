@@ -150,9 +150,7 @@ def call_routes(trace: Trace, target: Target, lists: OpLists) -> list[RouteKind]
     return _routes(trace, judge_all(trace.calls, target, lists), target, lists)
 
 
-def _routes(
-    trace: Trace, verdicts: Sequence[Verdict], target: Target, lists: OpLists
-) -> list[RouteKind]:
+def _routes(trace: Trace, verdicts: Sequence[Verdict], target: Target, lists: OpLists) -> list[RouteKind]:
     pairs = zip(trace.calls, verdicts, strict=True)
     return [route_of(call, verdict, target, lists) for call, verdict in pairs]
 
@@ -185,9 +183,7 @@ def assemble(audited: Audited) -> Report:
             target,
             audited.memory,
         ),
-        totals=totals(
-            (group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups
-        ),
+        totals=totals((group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups),
         groups=groups,
         routes=sum_by_route((group.route, group.count, 0) for group in groups),
         findings=_findings(audited),
@@ -227,9 +223,7 @@ def assemble(audited: Audited) -> Report:
     )
 
 
-def _wrong(
-    groups: Iterable[CallGroup], statements: Mapping[str, Statement]
-) -> Iterator[WrongCalls]:
+def _wrong(groups: Iterable[CallGroup], statements: Mapping[str, Statement]) -> Iterator[WrongCalls]:
     """Yield the calls on MPS with wrong results; the most frequent faults of a group of calls count."""
     for group in groups:
         verdict = group.verdict
@@ -263,23 +257,16 @@ def _with_statements(audited: Audited) -> Iterator[KernelNumbers]:
         faults = {name for name in named if name in by_id and by_id[name].effect == "wrong_result"}
         ids.setdefault(group.op, set()).update(faults)
     for run in audited.numbers:
-        wrong = (
-            msgspec.structs.replace(line, statements=tuple(sorted(ids.get(line.op, ()))))
-            for line in run.wrong
-        )
+        wrong = (msgspec.structs.replace(line, statements=tuple(sorted(ids.get(line.op, ())))) for line in run.wrong)
         yield msgspec.structs.replace(run, wrong=tuple(wrong))
 
 
-def _with_computed(
-    stated: Iterable[WrongCalls], numbers: Iterable[KernelNumbers]
-) -> tuple[WrongCalls, ...]:
+def _with_computed(stated: Iterable[WrongCalls], numbers: Iterable[KernelNumbers]) -> tuple[WrongCalls, ...]:
     """Return the calls with wrong results: what kernels computed decides, where they did."""
     computed: dict[str, WrongCalls] = {}
     for line in (line for run in numbers for line in run.wrong):
         before = computed[line.op].calls if line.op in computed else 0
-        computed[line.op] = WrongCalls(
-            op=line.op, ids=line.statements, calls=before + line.calls, frequency="always"
-        )
+        computed[line.op] = WrongCalls(op=line.op, ids=line.statements, calls=before + line.calls, frequency="always")
     return (*computed.values(), *(each for each in stated if each.op not in computed))
 
 
@@ -300,9 +287,7 @@ def _group(op: str, verdict: Verdict, routed: Sequence[RoutedCall]) -> CallGroup
         verdict,
         count=len(calls),
         locations=tuple(_places(calls)),
-        dtypes=tuple(
-            sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})
-        ),
+        dtypes=tuple(sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})),
         phases=tuple(phase for phase in PHASES if phase in phases),
         example=example_of(calls, verdict),
         route=common_route({each.route for each in routed}),
@@ -339,9 +324,7 @@ def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict
     for op, status, kind, count in rows:
         operators.add(op)
         counts[status, kind] += count
-    by_name = {
-        f"{status}_{kind}" if kind else status: counts[status, kind] for status, kind in OUTCOMES
-    }
+    by_name = {f"{status}_{kind}" if kind else status: counts[status, kind] for status, kind in OUTCOMES}
     return {"calls": counts.total(), "operators": len(operators), **by_name}
 
 
@@ -358,8 +341,7 @@ def headline(
     fails, could_not_tell, only_with_variable, partly, natively = HEADLINES
     statuses = {status for status, _ in outcomes}
     raised = any(
-        problem.kind in RAISED_ON_A_MAC and not trace.differing_library(problem.location)
-        for problem in trace.problems
+        problem.kind in RAISED_ON_A_MAC and not trace.differing_library(problem.location) for problem in trace.problems
     )
     of_weights = quantized_headline(trace)
     if "unsupported" in statuses or raised or runs_out(memory) or of_weights == fails:
@@ -383,9 +365,7 @@ def _not_checked(trace: Trace, target: Target) -> Iterator[str]:
     if trace.mode == "run":
         yield _OF_THE_MACHINE
     if trace.mode == "train":
-        yield "steps after the first, and losses other than this one" + (
-            f": {trace.loss}" if trace.loss else ""
-        )
+        yield "steps after the first, and losses other than this one" + (f": {trace.loss}" if trace.loss else "")
         # at::isTensorSubclassLike is true under a dispatch mode: FunctionsManual.cpp then writes into no gradient.
         yield "whether autograd works in place: what is recorded as add can be add_ on a Mac"
     yield from differing(((call.op, call.phase) for call in trace.calls), target.torch)

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-def partition(
-    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
-) -> tuple[Partition, nx.DiGraph[int]]:
+def partition(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[Partition, nx.DiGraph[int]]:
     """Return the regions of the run with their transfers, and the graph of the calls that they come from.
 
     The nodes of the graph are indices into ``calls``; each has its ``side`` and its ``region``.
@@ -120,9 +118,7 @@ def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
         )
     same: nx.Graph[int] = nx.Graph()
     same.add_nodes_from(graph)
-    same.add_edges_from(
-        (a, b) for a, b in graph.edges if sides[a] == sides[b] and depth[a] == depth[b]
-    )
+    same.add_edges_from((a, b) for a, b in graph.edges if sides[a] == sides[b] and depth[a] == depth[b])
     members = sorted(sorted(component) for component in nx.connected_components(same))
     for number, nodes in enumerate(members):
         for node in nodes:
@@ -249,11 +245,7 @@ def sum_by_route(rows: Iterable[tuple[RouteKind, int, int]]) -> tuple[RouteWork,
     for route, number, amount in rows:
         calls[route] += number
         flops[route] += amount
-    return tuple(
-        RouteWork(route=route, calls=calls[route], flops=flops[route])
-        for route in ROUTES
-        if calls[route]
-    )
+    return tuple(RouteWork(route=route, calls=calls[route], flops=flops[route]) for route in ROUTES if calls[route])
 
 
 def is_view(call: OpCall) -> bool:
@@ -268,18 +260,14 @@ def _bytes(call: OpCall) -> int:
     return 0 if is_view(call) else sum(spec.nbytes for spec in (*call.inputs, *call.outputs))
 
 
-def synchronizations(
-    calls: Sequence[OpCall], verdicts: Sequence[Verdict]
-) -> Iterator[Synchronization]:
+def synchronizations(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[Synchronization]:
     """Yield the lines where the CPU waits for the GPU, in the order of the run.
 
     A CPU fallback waits as well; the transfers of the partition count those.
     """
     places: Counter[tuple[str, str, SourceLocation | None, str, Phase]] = Counter()
     for call, verdict in zip(calls, verdicts, strict=True):
-        why = (
-            reason_to_wait(call) if outcome(verdict).side == "mps" and call.phase != "move" else ""
-        )
+        why = reason_to_wait(call) if outcome(verdict).side == "mps" and call.phase != "move" else ""
         if why:
             places[call.op, why, call.location, any_layer(call.module), call.phase] += 1
     for (op, why, location, module, phase), count in places.items():

@@ -90,9 +90,7 @@ class _Path:
         self.perhaps: dict[int, str] = {}
 
 
-def origins(
-    trace: Trace, verdicts: Sequence[Verdict], statements: Mapping[str, Statement]
-) -> tuple[Origin, ...]:
+def origins(trace: Trace, verdicts: Sequence[Verdict], statements: Mapping[str, Statement]) -> tuple[Origin, ...]:
     """Return every origin, in the order of the first call that it meets.
 
     Args:
@@ -191,9 +189,7 @@ class _Walk:
                 path.perhaps[index] = perhaps
 
 
-def effect(
-    verdict: Verdict, trait: Trait, statements: Mapping[str, Statement], *, certain: bool
-) -> str:
+def effect(verdict: Verdict, trait: Trait, statements: Mapping[str, Statement], *, certain: bool) -> str:
     """Return what a call does to a tensor because of its dtype: ``raises``, ``narrows``, or an empty text.
 
     Args:
@@ -211,18 +207,14 @@ def effect(
     return "narrows" if effects & {"narrows"} else ""
 
 
-def speaking(
-    ids: Iterable[str], trait: Trait, statements: Mapping[str, Statement]
-) -> tuple[Statement, ...]:
+def speaking(ids: Iterable[str], trait: Trait, statements: Mapping[str, Statement]) -> tuple[Statement, ...]:
     """Return the statements among these ids that are about a dtype of the trait."""
     about = (statements[name] for name in ids if name in statements)
     return tuple(
         statement
         for statement in about
         if trait.dtypes.intersection(statement.dtypes)
-        or (
-            trait.name == "complex" and not statement.dtypes and "is_complex" in statement.condition
-        )
+        or (trait.name == "complex" and not statement.dtypes and "is_complex" in statement.condition)
     )
 
 

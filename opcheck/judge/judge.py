@@ -230,8 +230,7 @@ class _CallOnTarget:
             kind="registration",
             torch=self.release.torch,
             where=self.resolution.where or _WHERE.get(value, _DYLIB),
-            detail=f"{op}: {value}"
-            + (f" ({self.resolution.extension})" if self.resolution.extension else ""),
+            detail=f"{op}: {value}" + (f" ({self.resolution.extension})" if self.resolution.extension else ""),
         )
 
     @property
@@ -254,9 +253,7 @@ _SPARSE_BODIES = {
 #: Composites that call nothing for a tensor of a sparse key.
 _SPARSE_ALIASES = frozenset({"aten::alias", "aten::detach"})
 #: Operators that make a sparse tensor of dense ones: the requested layout, not an input's, brings the key.
-_MAKE_SPARSE = frozenset(
-    {"aten::_sparse_coo_tensor_with_dims", "aten::_sparse_coo_tensor_with_dims_and_tensors"}
-)
+_MAKE_SPARSE = frozenset({"aten::_sparse_coo_tensor_with_dims", "aten::_sparse_coo_tensor_with_dims_and_tensors"})
 
 
 def _layouts(call: OpCall) -> frozenset[str]:
@@ -452,10 +449,7 @@ def _together(case: _CallOnTarget, ids: Iterable[tuple[str, ...]]) -> tuple[str,
         name
         for name in _sorted_ids(ids)
         if name not in by_id
-        or (
-            (not by_id[name].dtypes or dtypes & {*by_id[name].dtypes})
-            and by_id[name].error not in answered
-        )
+        or ((not by_id[name].dtypes or dtypes & {*by_id[name].dtypes}) and by_id[name].error not in answered)
     )
 
 
@@ -492,17 +486,13 @@ def _unknown(case: _CallOnTarget) -> Verdict:
             kind="env",
             because=MEANINGS["cpu_only"].format(release=f"torch {case.release.torch}"),
             evidence=(case.registered(case.call.op, "absent"),),
-            prints=messages.fallback_warning(case.last)
-            if case.target.cpu_fallback
-            else _not_implemented(case),
+            prints=messages.fallback_warning(case.last) if case.target.cpu_fallback else _not_implemented(case),
         )
     if namespace == "aten":
         because = f"torch {case.release.torch} has no operator {case.call.op}"
     else:
         texts = (text for key, text in EXTENSIONS.items() if key in case.call.registrations)
-        because = f"{_not_described(case, namespace)}; " + next(
-            texts, "nothing is known about its kernels"
-        )
+        because = f"{_not_described(case, namespace)}; " + next(texts, "nothing is known about its kernels")
     return Verdict(
         status="unknown",
         because=because,

@@ -53,9 +53,7 @@ def apply(verdict: Verdict, matches: Matches, call: OpCall, where: str, worse: W
 
 
 Worse = Callable[[Verdict, Status, FallbackKind | None], bool]
-_DECIDED: dict[Effect, tuple[Status, FallbackKind | None]] = {
-    "falls_back": ("fallback", "internal")
-}
+_DECIDED: dict[Effect, tuple[Status, FallbackKind | None]] = {"falls_back": ("fallback", "internal")}
 
 
 def attach(verdict: Verdict, statements: Sequence[Statement]) -> Verdict:

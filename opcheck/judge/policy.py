@@ -124,9 +124,7 @@ class _JudgedLine(NamedTuple):
 def exit_code(report: Report, *, fail_on: str, strict: bool) -> int:
     """Return the exit code of an observation or of an emulated run: without limits, baseline or expectation."""
     # What a Mac did is no prediction: the lists need not cover that Mac.
-    return judge_report(
-        report, Policy(fail_on=fail_on, strict=strict, newest_known=not strict)
-    ).code
+    return judge_report(report, Policy(fail_on=fail_on, strict=strict, newest_known=not strict)).code
 
 
 def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) -> Judgement:
@@ -153,9 +151,7 @@ def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) ->
         # The whole status exceeds its limit, so that the kind adds nothing.
         if name.partition("_")[0] not in exceeded or name in {*FAIL_ON, *policy.limits}
     ]
-    against = {
-        name for place in left if set(place.names) & set(exceeded) for name in place.fingerprints
-    }
+    against = {name for place in left if set(place.names) & set(exceeded) for name in place.fingerprints}
     if policy.expect and report.headline not in {policy.expect, _OPEN}:
         reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
     wrong = frozenset(name for name, finding in names.items() if finding.rule == "OC151")
@@ -248,9 +244,7 @@ def _limits(policy: Policy, report: Report) -> dict[str, int]:
 def _reason(name: str, count: int, most: int) -> str:
     """Return a text such as ``fallback: 4 calls, 3 allowed``."""
     actual, allowed = (
-        (filesize(count), filesize(most))
-        if name == "bytes"
-        else (plural(count, LIMITS[name]), f"{most:,}")
+        (filesize(count), filesize(most)) if name == "bytes" else (plural(count, LIMITS[name]), f"{most:,}")
     )
     return f"{name}: {actual}" + (f", {allowed} allowed" if most else "")
 
@@ -261,9 +255,7 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"
-    elif report.headline == _OPEN and any(
-        problem.kind in ("hub_kernel", "quantized") for problem in report.problems
-    ):
+    elif report.headline == _OPEN and any(problem.kind in ("hub_kernel", "quantized") for problem in report.problems):
         yield "a method of quantization, or a kernel of the hub, was not judged"
     elif report.headline == _OPEN and any(
         each.rule == "OC123" and each.severity == "warning" for each in report.findings
@@ -277,8 +269,4 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
 
 def _out_of_memory(names: Mapping[str, Finding]) -> frozenset[str]:
     """Return the fingerprints of the findings that the run takes too much memory."""
-    return frozenset(
-        name
-        for name, finding in names.items()
-        if finding.rule == "OC130" and finding.severity == "error"
-    )
+    return frozenset(name for name, finding in names.items() if finding.rule == "OC130" and finding.severity == "error")

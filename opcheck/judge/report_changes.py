@@ -166,10 +166,7 @@ def worse(comparison: Comparison, level: str) -> bool:
         for change in comparison.changed
         if change.before.ignored or not at_or_above(change.before.severity, level)
     )
-    return any(
-        at_or_above(entry.severity, level) and not entry.ignored
-        for entry in (*comparison.new, *risen)
-    )
+    return any(at_or_above(entry.severity, level) and not entry.ignored for entry in (*comparison.new, *risen))
 
 
 def _changes(earlier: Entry, later: Entry) -> Iterator[str]:

@@ -45,9 +45,7 @@ def summaries(trace: Trace, targets: Sequence[Target], lists: OpLists) -> tuple[
             if call.phase != "move" or verdict.status != "native":
                 for place in places:
                     columns[place][call.op, verdict.status, verdict.kind] += count
-    return tuple(
-        _summary(trace, target, column) for target, column in zip(targets, columns, strict=True)
-    )
+    return tuple(_summary(trace, target, column) for target, column in zip(targets, columns, strict=True))
 
 
 def _summary(

@@ -157,18 +157,13 @@ def _fields(node: str, nodes: dict[str, str]) -> tuple[Field, ...]:
         if operands[at : at + 1] == [_INDIRECT]:
             at += 2
         if len(nested) > 1 and not length:
-            fields += [
-                msgspec.structs.replace(field, offset=int(offset) + field.offset)
-                for field in nested
-            ]
+            fields += [msgspec.structs.replace(field, offset=int(offset) + field.offset) for field in nested]
             continue
         fields.append(Field(int(offset), int(size), int(length), str(kind), str(name)))
     return tuple(fields)
 
 
-_METADATA = re.compile(
-    r", ![a-z._]+ !\d+|^!.*$|^; .*$|^source_filename.*$|^target .*$", re.MULTILINE
-)
+_METADATA = re.compile(r", ![a-z._]+ !\d+|^!.*$|^; .*$|^source_filename.*$|^target .*$", re.MULTILINE)
 _NUMBERED = re.compile(r" #\d+")
 
 

@@ -60,10 +60,7 @@ def soften(text: str) -> str:
     if not _TOKEN.search(text):
         return text
     functions: dict[str, str] = {}
-    lines = [
-        _TOKEN.sub("i16", _line(line, functions)) if _TOKEN.search(line) else line
-        for line in text.splitlines()
-    ]
+    lines = [_TOKEN.sub("i16", _line(line, functions)) if _TOKEN.search(line) else line for line in text.splitlines()]
     return "\n".join([*lines, *functions.values(), ""])
 
 
@@ -110,9 +107,7 @@ class SoftFunction(NamedTuple):
     lines: list[str]
 
 
-def _function(
-    kind: str, op: str, other: str, lanes: int, functions: dict[str, str]
-) -> SoftFunction:
+def _function(kind: str, op: str, other: str, lanes: int, functions: dict[str, str]) -> SoftFunction:
     """Return the function that an instruction becomes, of %x and %y in float or of %a, and add its constants."""
     name = f"opcheck.{op}.{_label(lanes)}{'.' + re.sub('[^a-z0-9]', '', other) if other else ''}"
     narrowed = f"%r = {_SHORT.format('f')}"

@@ -22,9 +22,7 @@ _RIGHT = 1.0
 _FUSED = "right only where a multiplication and an addition are rounded one by one"
 _SEPARATE = "right only where a multiplication and an addition are fused"
 _FLUSHED = "right only where denormal numbers are kept, which Metal does not promise"
-_RACE = (
-    "a race: another order of the threads gives other results, and those shown are this runner's"
-)
+_RACE = "a race: another order of the threads gives other results, and those shown are this runner's"
 
 
 class Drivers:
@@ -79,9 +77,7 @@ class Drivers:
             **msgspec.structs.asdict(judged),
         )
 
-    def _kernel(
-        self, machine: KernelMachine, function: Function, named: kernel_names.Named
-    ) -> Kernel:
+    def _kernel(self, machine: KernelMachine, function: Function, named: kernel_names.Named) -> Kernel:
         """Compile only what can be called."""
         if not drivers.is_driven(function.name) and not named.form:
             raise Unfit("its family is not driven")

@@ -81,7 +81,6 @@ def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
         for name in members:
             by_family[family_of(name, forms)].append(name)
         tasks += [
-            Task(family=family, operation=operation, kernels=tuple(listed))
-            for family, listed in by_family.items()
+            Task(family=family, operation=operation, kernels=tuple(listed)) for family, listed in by_family.items()
         ]
     return tuple(tasks)

@@ -51,9 +51,7 @@ def library(folder: Path) -> Path:
     path = require_private(folder) / f"threads-{key}.so"
     if not path.exists():
         beside = path.with_suffix(f".{os.getpid()}")
-        done = subprocess.run(
-            [*command, str(THREADS), "-o", str(beside)], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([*command, str(THREADS), "-o", str(beside)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise UsageError(
                 "the kernels cannot be run: the C++ compiler refuses their threads",

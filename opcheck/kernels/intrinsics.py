@@ -48,8 +48,7 @@ _CALLED = re.compile(r"\bcall [^@\n]*@([\w.]+)\(")
 _FUNCTION = re.compile(r"^define .*?@(?P<name>[\w.]+)\(.*?^}\n", re.MULTILINE | re.DOTALL)
 #: The functions of helpers.ll, by their names.
 HELPERS = {
-    match["name"]: match[0]
-    for match in _FUNCTION.finditer(documents.read_text(Path(__file__).with_name("helpers.ll")))
+    match["name"]: match[0] for match in _FUNCTION.finditer(documents.read_text(Path(__file__).with_name("helpers.ll")))
 }
 
 
@@ -69,9 +68,7 @@ def define(name: str, result: str, parameters: Types) -> str | None:
         if text is not None:
             head = ", ".join(f"{kind} %{place}" for place, kind in enumerate(parameters))
             return f"define internal {result} @{name}({head}) nounwind {{\n{text}\n}}\n"
-    vector = VECTOR.fullmatch(result) or next(
-        filter(None, (VECTOR.fullmatch(kind) for kind in parameters)), None
-    )
+    vector = VECTOR.fullmatch(result) or next(filter(None, (VECTOR.fullmatch(kind) for kind in parameters)), None)
     return _by_element(name, vector, result, parameters) if vector else None
 
 
@@ -185,8 +182,7 @@ _OF_INTEGERS = {
     "sub_sat": "%r = call T @llvm.Ssub.sat.T(T %0, T %1)",
     "rotate": "%r = call T @llvm.fshl.T(T %0, T %0, T %1)",
     "abs": "%r = call T @llvm.abs.T(T %0, i1 false)",
-    "mul_hi": "%a = E T %0 to W\n  %b = E T %1 to W\n  %c = mul W %a, %b\n"
-    "  %d = lshr W %c, B\n  %r = trunc W %d to T",
+    "mul_hi": "%a = E T %0 to W\n  %b = E T %1 to W\n  %c = mul W %a, %b\n  %d = lshr W %c, B\n  %r = trunc W %d to T",
 }
 _PLACEHOLDER = re.compile(r"\b[TWEB]\b|(?<=llvm\.)S(?=[a-z])")
 
@@ -216,9 +212,7 @@ def _any_all(base: str, _suffixes: list[str], result: str, parameters: Types) ->
     name = "or" if base == "any" else "and"
     if vector is None:
         return "  ret i1 %0"
-    return (
-        f"  %r = call i1 @llvm.vector.reduce.{name}.v{vector[1]}i1({parameters[0]} %0)\n  ret i1 %r"
-    )
+    return f"  %r = call i1 @llvm.vector.reduce.{name}.v{vector[1]}i1({parameters[0]} %0)\n  ret i1 %r"
 
 
 def _dot(base: str, _suffixes: list[str], result: str, parameters: Types) -> str | None:
@@ -247,10 +241,7 @@ def _convert(base: str, suffixes: list[str], result: str, parameters: Types) -> 
         if kind == result:
             return f"  ret {result} %0"
         if {kind, result} == {"half", "bfloat"}:
-            return (
-                f"  %f = fpext {kind} %0 to float\n  %r = fptrunc float %f to {result}\n"
-                f"  ret {result} %r"
-            )
+            return f"  %f = fpext {kind} %0 to float\n  %r = fptrunc float %f to {result}\n  ret {result} %r"
         cast = "fpext" if _BYTES[kind] < _BYTES[result] else "fptrunc"
     elif to == "f":
         cast = "sitofp" if source == "s" else "uitofp"
@@ -258,10 +249,7 @@ def _convert(base: str, suffixes: list[str], result: str, parameters: Types) -> 
         if result == "i1":
             return f"  %r = fcmp une {kind} %0, 0.0\n  ret i1 %r"
         wide = f"  %f = {'fpext' if kind != 'float' else 'bitcast'} {kind} %0 to float\n"
-        return (
-            f"{wide}  %r = call {result} @llvm.fpto{to}i.sat.{result}.f32(float %f)\n"
-            f"  ret {result} %r"
-        )
+        return f"{wide}  %r = call {result} @llvm.fpto{to}i.sat.{result}.f32(float %f)\n  ret {result} %r"
     elif result == "i1":
         return f"  %r = icmp ne {kind} %0, 0\n  ret i1 %r"
     else:
@@ -412,9 +400,7 @@ def _simd(base: str, suffixes: list[str], _result: str, parameters: Types) -> st
     if action.startswith(("shuffle", "broadcast")):
         return _shuffle(action, kind)
     name = action.rpartition("_")[2]
-    bound = {"prefix_exclusive": "ult", "prefix_inclusive": "ule"}.get(
-        action.rpartition("_")[0], ""
-    )
+    bound = {"prefix_exclusive": "ult", "prefix_inclusive": "ule"}.get(action.rpartition("_")[0], "")
     if name not in _IDENTITY or kind.startswith("<") or (name != action and not bound):
         return None
     return _fold(kind, "%0", name, sign, bound, f"  ret {kind} %r")
@@ -556,9 +542,7 @@ def _addresses(kind: str, at: int, *, strided: bool) -> str:
         text += f"  %sx = extractelement <2 x i64> %{at + 2}, i32 0\n"
         text += f"  %sy = extractelement <2 x i64> %{at + 2}, i32 1\n"
     columns, rows = ("%sx", "%sy") if strided else ("1", f"%{at + 1}")
-    rest = (
-        f"<2 x i64> %{origin}, i64 {rows}, i64 {columns}, i1 {'false' if strided else f'%{at + 3}'}"
-    )
+    rest = f"<2 x i64> %{origin}, i64 {rows}, i64 {columns}, i1 {'false' if strided else f'%{at + 3}'}"
     for place, column in enumerate(("%column", "%second")):
         text += f"  %n{place} = call i64 @opcheck.element(i32 %row, i32 {column}, {rest})\n"
         text += f"  %p{place} = getelementptr {kind}, ptr %{at}, i64 %n{place}\n"
@@ -627,12 +611,8 @@ def helpers(text: str) -> str:
 def declarations(text: str) -> str:
     """Return the declarations of the functions outside of the module that definitions call."""
     called = set(_CALLED.findall(text))
-    declared = [
-        f"declare {form.format(f'@{name}')}" for name, form in _OUTSIDE.items() if name in called
-    ]
-    for name in sorted(
-        set(re.findall(r"call (\S+(?: x \S+)?|<[^>]*>) @(llvm\.[\w.]+)\(([^\n]*)\)", text))
-    ):
+    declared = [f"declare {form.format(f'@{name}')}" for name, form in _OUTSIDE.items() if name in called]
+    for name in sorted(set(re.findall(r"call (\S+(?: x \S+)?|<[^>]*>) @(llvm\.[\w.]+)\(([^\n]*)\)", text))):
         result, function, arguments = name
         kinds = ", ".join(re.sub(r"\s+%?\S+$", "", part) for part in split(arguments))
         declared.append(f"declare {result} @{function}({kinds})")

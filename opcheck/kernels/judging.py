@@ -103,9 +103,7 @@ def find_bad(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, T
     return bad, ulps
 
 
-def _compare(
-    expected: Expected, value: Tensor, got: Tensor, allowed: float
-) -> tuple[Tensor, Tensor]:
+def _compare(expected: Expected, value: Tensor, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
     """Return which results are wrong, and how many units each differs."""
     if got.dtype.is_complex:
         return _complex(value, expected.slack, got, allowed)
@@ -132,9 +130,7 @@ def _unit(value: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.ones_like(value), exponent - _DIGITS[dtype])
 
 
-def _floats(
-    value: Tensor, moves: Tensor | None, got: Tensor, allowed: float
-) -> tuple[Tensor, Tensor]:
+def _floats(value: Tensor, moves: Tensor | None, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
     """Return which results are wrong, and how many units each differs."""
     info = torch.finfo(got.dtype)
     value = value.to(torch.float64)
@@ -153,15 +149,11 @@ def _floats(
     # Results below the smallest normal number may be flushed to zero; a function of bits has none of its own.
     if allowed:
         fine |= (value.abs() < info.smallest_normal) & (result.abs() <= info.smallest_normal)
-    counted = torch.where(
-        value.isfinite() & result.isfinite() & (value.abs() >= info.smallest_normal), ulps, 0.0
-    )
+    counted = torch.where(value.isfinite() & result.isfinite() & (value.abs() >= info.smallest_normal), ulps, 0.0)
     return ~fine, torch.nan_to_num(counted, 0.0, 0.0, 0.0)
 
 
-def _complex(
-    value: Tensor, moves: Tensor | None, got: Tensor, allowed: float
-) -> tuple[Tensor, Tensor]:
+def _complex(value: Tensor, moves: Tensor | None, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
     """Judge complex results: each may be off by so much of its modulus, each part by as much as a float."""
     part = PARTS[got.dtype]
     value = value.to(torch.complex128)

@@ -69,8 +69,7 @@ def run(
     tasks = [
         task
         for task in families.tasks(chosen)
-        if (not operations or task.operation in operations)
-        and (not of_families or task.family in of_families)
+        if (not operations or task.operation in operations) and (not of_families or task.family in of_families)
     ]
     wheels = cache or archive.default_cache()
     request = (
@@ -84,9 +83,7 @@ def run(
     )
     kept = _kept_file(wheels.parent / "kernels", request)
     finished = _read_kept(kept)
-    ended = _run_all(
-        library, wheels, _leave_out(tasks, finished), jobs, timeout, kept, finished, progress
-    )
+    ended = _run_all(library, wheels, _leave_out(tasks, finished), jobs, timeout, kept, finished, progress)
     if not ended:
         left = None if timeout is None else max(started + timeout - time.monotonic(), 0.0)
         finished, ended = _with_first_releases(library, wheels, finished, jobs, left)
@@ -130,9 +127,7 @@ def _seal(path: Path, content: bytes) -> bytes:
 def _leave_out(tasks: Iterable[Task], finished: Collection[str]) -> list[Task]:
     """Return what is left of tasks, the longest first, so that no process is left with one at the end."""
     left = [
-        msgspec.structs.replace(
-            task, kernels=tuple(name for name in task.kernels if name not in finished)
-        )
+        msgspec.structs.replace(task, kernels=tuple(name for name in task.kernels if name not in finished))
         for task in tasks
     ]
     return sorted((task for task in left if task.kernels), key=lambda task: -len(task.kernels))
@@ -216,28 +211,19 @@ def _with_first_releases(
     later = library
     for older in older_libraries(library, wheels) if groups else ():
         searched = {key: name for key, name in searched.items() if name in older.functions}
-        changed = [
-            name
-            for name in searched.values()
-            if older.functions[name].digest != later.functions[name].digest
-        ]
+        changed = [name for name in searched.values() if older.functions[name].digest != later.functions[name].digest]
         tried: dict[str, KernelOutcome] = {}
         tasks = list(families.tasks(changed))
         left = None if timeout is None else max(until - time.monotonic(), 0.0)
         if ended := _run_all(older, wheels, tasks, jobs, left, Path(os.devnull), tried, None):
             return outcomes, ended
         searched = {
-            key: name
-            for key, name in searched.items()
-            if name not in changed or tried[name].verdict == "wrong"
+            key: name for key, name in searched.items() if name not in changed or tried[name].verdict == "wrong"
         }
         first.update(dict.fromkeys(searched, older.torch))
         later = older
     since = {outcome.kernel: first[key] for key, group in groups.items() for outcome in group}
-    added = {
-        name: msgspec.structs.replace(outcome, since=since.get(name, ""))
-        for name, outcome in outcomes.items()
-    }
+    added = {name: msgspec.structs.replace(outcome, since=since.get(name, "")) for name, outcome in outcomes.items()}
     return added, ""
 
 
@@ -245,9 +231,7 @@ def older_libraries(later: Library, wheels: Path) -> Iterator[Library]:
     """Yield the libraries of older releases that are kept here, the newest first."""
     kept = (wheels.parent / "kernels" / "libraries").glob("*.metallib")
     releases = {path.stem.rpartition("-")[2] for path in kept if path.stem.startswith(SECTIONS)}
-    versions = sorted(
-        (Version.parse(release), release) for release in releases if _RELEASE.fullmatch(release)
-    )
+    versions = sorted((Version.parse(release), release) for release in releases if _RELEASE.fullmatch(release))
     for version, release in reversed(versions):
         if version < Version.parse(later.torch):
             yield read(release, wheels)

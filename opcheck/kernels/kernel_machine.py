@@ -64,9 +64,7 @@ class KernelMachine:
         if mathematics:
             llvm.load_library_permanently(mathematics)
         self._cache = require_private(cache)
-        self._optimizer = (
-            Optimizer(llvm, self._target_machine(2), self._features) if optimized else None
-        )
+        self._optimizer = Optimizer(llvm, self._target_machine(2), self._features) if optimized else None
         self._objects = cache / "objects" / self._key()
 
     def _target_machine(self, level: int) -> Any:
@@ -108,18 +106,14 @@ class KernelMachine:
         emitted: bytes = target.emit_object(module)
         return emitted
 
-    def _code(
-        self, lowered: Lowered, name: str, arguments: tuple[air.KernelParameter, ...]
-    ) -> tuple[bytes, bool]:
+    def _code(self, lowered: Lowered, name: str, arguments: tuple[air.KernelParameter, ...]) -> tuple[bytes, bool]:
         if self._optimizer is None:
             return self._emit(lowered.text), False
         optimized, looped = self._optimizer.optimize(lowered, name, arguments)
         return self._targets[2].emit_object(optimized), looped
 
     def _load(self, emitted: bytes) -> Any:
-        engine = self._llvm.create_mcjit_compiler(
-            self._llvm.parse_assembly(""), self._target_machine(0)
-        )
+        engine = self._llvm.create_mcjit_compiler(self._llvm.parse_assembly(""), self._target_machine(0))
         engine.add_object_file(self._llvm.ObjectFileRef.from_data(emitted))
         engine.finalize_object()
         return engine
@@ -147,9 +141,7 @@ class KernelMachine:
         try:
             arguments = air.arguments(text)
             lowered = lowering.lower(text, name, arguments)
-            emitted, looped = (
-                (b"", False) if lowered.missing else self._code(lowered, name, arguments)
-            )
+            emitted, looped = (b"", False) if lowered.missing else self._code(lowered, name, arguments)
         except (RuntimeError, ValueError) as error:
             raise KernelError(f"not compiled: {str(error).strip().splitlines()[0]}") from error
         return Compiled(
@@ -209,9 +201,7 @@ class Kernel:
         self._engine, self._dispatch = engine, dispatch
         #: The places of the buffers, by their names.
         self.places = {
-            argument.name: lowering.place_of(argument)
-            for argument in compiled.arguments
-            if argument.is_buffer
+            argument.name: lowering.place_of(argument) for argument in compiled.arguments if argument.is_buffer
         }
         entry = "opcheck.body" if dispatch else "opcheck.grid"
         self._address = engine.get_function_address(entry)
@@ -273,9 +263,7 @@ class Kernel:
                 self._grid(*arranged.of_grid)
                 return
             how, backwards = (2 if self._frame else 1), int(self.backwards)
-            problem = self._dispatch(
-                self._address, self._poison, *arranged.of_groups, how, backwards, self._frame
-            )
+            problem = self._dispatch(self._address, self._poison, *arranged.of_groups, how, backwards, self._frame)
         finally:
             torch.set_flush_denormal(False)
         if problem:

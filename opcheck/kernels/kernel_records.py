@@ -55,9 +55,7 @@ def extent(group: Sequence[KernelOutcome]) -> tuple[str, str, str]:
     ranges = next((outcome.ranges for outcome in group if outcome.ranges), ())
     usual = max((outcome.usual for outcome in group if outcome.usual is not None), default=None)
     worst = next((outcome.worst for outcome in group if outcome.worst), None)
-    example = (
-        f"{', '.join(worst.inputs)} gives {worst.result}, right {worst.expected}" if worst else ""
-    )
+    example = f"{', '.join(worst.inputs)} gives {worst.result}, right {worst.expected}" if worst else ""
     return "; ".join(ranges), "" if usual is None else f"{usual:.2%}", example
 
 

@@ -20,15 +20,11 @@ _WAIT = re.compile(
     rf"^  (?:(?P<value>{_V}) = )?(?:tail )?call [^@]*@opcheck_(?P<name>barrier|simdgroup_barrier|exchange)"
     r"\((?P<arguments>.*)\)"
 )
-_FOLD = re.compile(
-    rf"^  (?P<value>{_V}) = (?:tail )?call [^@]*@opcheck_folded\(ptr [^@]*(?P<fold>@[\w.]+)\)"
-)
+_FOLD = re.compile(rf"^  (?P<value>{_V}) = (?:tail )?call [^@]*@opcheck_folded\(ptr [^@]*(?P<fold>@[\w.]+)\)")
 _OWN = re.compile(rf"^  (?P<value>{_V}) = (?:tail )?call [^@]*@opcheck_(?P<name>here|lane)\(")
 #: Functions of threads.cpp that the loops do without.
 _WAITS = re.compile(r"^declare [^\n]*@opcheck_\w+\(.*\n", re.MULTILINE)
-_BODY = re.compile(
-    r"^define [^\n]*@opcheck\.body\([^\n]*\{\n(?P<lines>.*?)^\}\n", re.MULTILINE | re.DOTALL
-)
+_BODY = re.compile(r"^define [^\n]*@opcheck\.body\([^\n]*\{\n(?P<lines>.*?)^\}\n", re.MULTILINE | re.DOTALL)
 _UNNAMED = re.compile(r"%(\d+)\b")
 #: What separates the cases of a switch.
 _CASES = re.compile(r"\n {4,}(?=i\d+ -?\d+, label)|\n +(?=\])")
@@ -55,8 +51,7 @@ _MOVING = (0, 3, 18, 19)
 _BARRIER, _EXCHANGES, _TURNS = range(3)
 #: What each function gets: the frame, the lanes, what lanes exchange, and the lanes that did.
 _PASSED = (
-    "ptr %opcheck.frame, i32 %opcheck.low, i32 %opcheck.high, "
-    "ptr %opcheck.in, ptr %opcheck.out, i32 %opcheck.here"
+    "ptr %opcheck.frame, i32 %opcheck.low, i32 %opcheck.high, ptr %opcheck.in, ptr %opcheck.out, i32 %opcheck.here"
 )
 _FRAME = """
 %opcheck.kind = type {{ {fields} }}
@@ -145,9 +140,7 @@ def _pointers(arguments: tuple[KernelParameter, ...]) -> list[str]:
 
 
 def _numbers(prefix: str) -> list[str]:
-    return [
-        f"i32 %{prefix if number in _MOVING else ''}n{number}" for number in range(lowering.NUMBERS)
-    ]
+    return [f"i32 %{prefix if number in _MOVING else ''}n{number}" for number in range(lowering.NUMBERS)]
 
 
 def split(module: Any, arguments: tuple[KernelParameter, ...]) -> str:
@@ -182,9 +175,7 @@ class Splitter:
         arguments: of the kernel.
     """
 
-    def __init__(
-        self, lines: str, kinds: list[str], arguments: tuple[KernelParameter, ...]
-    ) -> None:
+    def __init__(self, lines: str, kinds: list[str], arguments: tuple[KernelParameter, ...]) -> None:
         self._arguments = arguments
         self._parts = _read_parts(_UNNAMED.sub(r"%v\1", _CASES.sub(" ", lines)).splitlines())
         self._cut_loops()
@@ -206,12 +197,9 @@ class Splitter:
             raise UnsplitError("the types of the values are not clear")
         self._types = dict(zip(own, types, strict=True))
         self._types |= {
-            value: self._types[value.partition(".turn.")[0]]
-            for value in self._lines.keys() - self._types.keys()
+            value: self._types[value.partition(".turn.")[0]] for value in self._lines.keys() - self._types.keys()
         }
-        self._constant = {
-            f"%p{place}" for place, each in enumerate(arguments) if each.space == CONSTANT
-        }
+        self._constant = {f"%p{place}" for place, each in enumerate(arguments) if each.space == CONSTANT}
         self._repeated = self._find_repeated()
         #: the values of the frame
         self._kept: dict[str, int] = {}
@@ -256,9 +244,7 @@ class Splitter:
                     listed = ", ".join(f"[ {value}, {label} ]" for label, value in choices.items())
                     self._parts[first].lines[at] = f"{line.partition('[')[0]}{listed}"
             ending = self._parts[last]
-            ending.lines[-1] = re.sub(
-                rf"%{re.escape(first)}(?![\w.$-])", f"%{turn}", ending.lines[-1]
-            )
+            ending.lines[-1] = re.sub(rf"%{re.escape(first)}(?![\w.$-])", f"%{turn}", ending.lines[-1])
             after_all = tuple(turn if each == first else each for each in ending.after)
             self._parts[last] = ending._replace(after=after_all)
             self._parts[turn] = CodePart(turn, copies, (again,), turns=True)
@@ -295,9 +281,7 @@ class Splitter:
         """Return the functions, and the one that calls them."""
         for _ in range(2):  # the second time each value of the frame is known
             loops = [self._function(start) for start in self._places]
-        fields = ", ".join(
-            ["[32 x i32]", *(f"[32 x {self._stored_type(value)}]" for value in self._kept)]
-        )
+        fields = ", ".join(["[32 x i32]", *(f"[32 x {self._stored_type(value)}]" for value in self._kept)])
         return "\n".join([_FRAME.format(fields=fields), *loops, self._dispatch()])
 
     def _stored_type(self, value: str) -> str:
@@ -318,8 +302,7 @@ class Splitter:
             loads="\n".join(loads),
             cases=" ".join(f"i32 {state}, label %at{state}" for state in states),
             calls="\n".join(
-                f"at{state}:\n  call void @opcheck.lanes{state}({passed})\n  br label %end"
-                for state in states
+                f"at{state}:\n  call void @opcheck.lanes{state}({passed})\n  br label %end" for state in states
             ),
         )
 
@@ -327,11 +310,7 @@ class Splitter:
         """Return the loop over the code from a place up to the next waits."""
         region = LoopRegion(self._parts, start)
         folds = list(dict.fromkeys(m["fold"] for line in region.lines if (m := _FOLD.match(line))))
-        entry = [
-            line
-            for value, line in self._lines.items()
-            if " = alloca " in line and value not in self._kept
-        ]
+        entry = [line for value, line in self._lines.items() if " = alloca " in line and value not in self._kept]
         entry += [
             f"  %opcheck.folded{place} = alloca [512 x i8], align 64\n"
             f"  call void {fold}(ptr %opcheck.in, i32 %opcheck.here, ptr %opcheck.folded{place})"
@@ -420,9 +399,7 @@ class Splitter:
         region.ends[part.label] = code
         return "  br label %opcheck.latch"
 
-    def _wait(
-        self, part: CodePart, region: LoopRegion, use: Callable[[str, str], str]
-    ) -> list[str]:
+    def _wait(self, part: CodePart, region: LoopRegion, use: Callable[[str, str], str]) -> list[str]:
         """Return the lines that leave what a lane exchanges, and end its turn."""
         size, lines, how = 0, list[str](), _TURNS
         if part.wait:

@@ -169,9 +169,7 @@ def _flush(text: str) -> list[str]:
     for number, line in enumerate(text.splitlines()):
         stored = _STORED.match(line)
         if stored and re.search(_COMPUTED.format(re.escape(stored["value"])), text, re.MULTILINE):
-            lines.append(
-                f"  %flushed{number} = call bfloat @opcheck.flushed(bfloat {stored['value']})"
-            )
+            lines.append(f"  %flushed{number} = call bfloat @opcheck.flushed(bfloat {stored['value']})")
             line = f"  store bfloat %flushed{number}, {stored['place']}"  # noqa: PLW2901
         lines.append(line)
     return lines
@@ -263,9 +261,7 @@ def _division(name: str, operand_type: str) -> str:
         f"  ret {operand_type} %r",
     ]
     function = f"@opcheck.{name}.{_label(operand_type)}"
-    head = (
-        f"define internal {operand_type} {function}({operand_type} %a, {operand_type} %b) nounwind"
-    )
+    head = f"define internal {operand_type} {function}({operand_type} %a, {operand_type} %b) nounwind"
     return "\n".join([f"\n{head} {{", *lines, "}\n"])
 
 
@@ -343,15 +339,9 @@ def position(place: int, numbers: Sequence[str], argument_type: str) -> list[str
         lines.append(f"  %t{place}.{i} = {cast} i32 {number} to {bits}")
         last = f"%v{place}" if i + 1 == count else f"%w{place}.{i}"
         if vector:
-            lines.append(
-                f"  {last} = insertelement {argument_type} {value}, {bits} %t{place}.{i}, i32 {i}"
-            )
+            lines.append(f"  {last} = insertelement {argument_type} {value}, {bits} %t{place}.{i}, i32 {i}")
             value = last
-    return (
-        lines
-        if vector
-        else [*lines, f"  %v{place} = bitcast {argument_type} %t{place}.0 to {argument_type}"]
-    )
+    return lines if vector else [*lines, f"  %v{place} = bitcast {argument_type} %t{place}.0 to {argument_type}"]
 
 
 def _poison(text: str) -> str:

@@ -16,9 +16,7 @@ _VECTORS = (
     *("exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "cbrt"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "pow", "atan2"),
 )
-_VARIANT = (
-    'attributes #{} = {{ nounwind willreturn memory(none) "vector-function-abi-variant"="{}" }}'
-)
+_VARIANT = 'attributes #{} = {{ nounwind willreturn memory(none) "vector-function-abi-variant"="{}" }}'
 _MVEC = "libmvec.so.1"
 #: Those that wait inside of threads.cpp; kernels that call them stay fibers.
 _FIBERS = ("@opcheck_matrix(", "@opcheck_step(")
@@ -47,9 +45,7 @@ class Optimizer:
             llvm.load_library_permanently(_MVEC)
             self._widths = (("d", 4), ("e", 8)) if "+avx512f," in f"{features}," else (("d", 4),)
 
-    def optimize(
-        self, lowered: Lowered, name: str, arguments: tuple[KernelParameter, ...]
-    ) -> tuple[Any, bool]:
+    def optimize(self, lowered: Lowered, name: str, arguments: tuple[KernelParameter, ...]) -> tuple[Any, bool]:
         """Return the optimized module of a kernel, and whether its body runs many lanes.
 
         Raises:
@@ -109,9 +105,7 @@ class Optimizer:
                 lines.append(f"declare <{lanes} x double> @{vector}({kinds})")
             lines.append(_VARIANT.format(9000 + number, ",".join(variants)))
         if used:
-            lines.append(
-                f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}]"
-            )
+            lines.append(f"@llvm.compiler.used = appending global [{len(used)} x ptr] [{', '.join(used)}]")
         return "\n".join([text, *lines, ""])
 
 

@@ -115,9 +115,7 @@ class PointwiseCall(NamedTuple):
 class PointwiseCase:
     """The values of an operation's kernels of one dtype, and their reference."""
 
-    def __init__(
-        self, operation: str, dtypes: tuple[torch.dtype, ...], parameters: tuple[float, ...]
-    ) -> None:
+    def __init__(self, operation: str, dtypes: tuple[torch.dtype, ...], parameters: tuple[float, ...]) -> None:
         self.operation, self.parameters = operation, parameters
         self.arity = len(dtypes)
         if self.arity == 1:
@@ -128,12 +126,8 @@ class PointwiseCase:
             self.cross = len(first) * len(second)
             self.extents = len(first), len(second)
             crossed = [first.repeat_interleave(len(second)), second.repeat(len(first))]
-            crossed += [
-                values.few(d)[torch.arange(self.cross) * 7 % len(values.few(d))] for d in dtypes[2:]
-            ]
-            drawn = harmless(
-                operation, tuple(values.draw(d, 10 + place) for place, d in enumerate(dtypes))
-            )
+            crossed += [values.few(d)[torch.arange(self.cross) * 7 % len(values.few(d))] for d in dtypes[2:]]
+            drawn = harmless(operation, tuple(values.draw(d, 10 + place) for place, d in enumerate(dtypes)))
             # Of three operands each pair meets 1, too, the weight and the factor that show a mistake.
             plain = [*crossed[:2], *(torch.ones_like(third) for third in crossed[2:])]
             more = (drawn, plain) if len(dtypes) > _PAIR else (drawn,)
@@ -141,9 +135,7 @@ class PointwiseCase:
         #: Where the values of a usual size begin.
         self.usual = len(operands[0])
         usual = tuple(values.usual(d, 50 + place) for place, d in enumerate(dtypes))
-        operands = tuple(
-            torch.cat(pair) for pair in zip(operands, harmless(operation, usual), strict=True)
-        )
+        operands = tuple(torch.cat(pair) for pair in zip(operands, harmless(operation, usual), strict=True))
         # An odd number: the last thread of those that compute four has less.
         odd = len(operands[0]) - 1 + len(operands[0]) % 2
         self.operands = tuple(operand[:odd].clone() for operand in operands)
@@ -213,12 +205,9 @@ def expect(
     flushed = None
     if bool(torch.stack(denormal).any()):
         zeros = [
-            torch.copysign(torch.zeros_like(o), o) if bool(d.any()) else o
-            for o, d in zip(used, denormal, strict=True)
+            torch.copysign(torch.zeros_like(o), o) if bool(d.any()) else o for o, d in zip(used, denormal, strict=True)
         ]
-        kept = tuple(
-            torch.where(d, zero, o) for d, zero, o in zip(denormal, zeros, used, strict=True)
-        )
+        kept = tuple(torch.where(d, zero, o) for d, zero, o in zip(denormal, zeros, used, strict=True))
         flushed, _ = _evaluate(operation, kept, parameters)
     moves = None
     if (floating or value.dtype.is_floating_point) and not comparing and value.dtype != torch.bool:
@@ -249,9 +238,7 @@ def _evaluate(
     return value, wide
 
 
-def dtypes_of(
-    named: kernel_names.Named, kernel: Kernel
-) -> tuple[torch.dtype | None, tuple[torch.dtype, ...]]:
+def dtypes_of(named: kernel_names.Named, kernel: Kernel) -> tuple[torch.dtype | None, tuple[torch.dtype, ...]]:
     """Return the dtypes of the result and of the operands; None: the host chooses that of the result.
 
     Raises:
@@ -320,9 +307,7 @@ class Driver:
                 judgement = judging.judge(selected, got, allowed)
             usual = call.part >= case.usual
             if judgement.wrong and bool(usual.any()):
-                among = judging.judge(
-                    _select(selected, usual.nonzero().flatten()), got[usual], allowed
-                )
+                among = judging.judge(_select(selected, usual.nonzero().flatten()), got[usual], allowed)
                 share = among.wrong / among.compared
                 judgement = msgspec.structs.replace(judgement, usual=share)
             judged.append(judgement)
@@ -352,9 +337,7 @@ class Driver:
             count = len(every[0]) // _BLOCK * _BLOCK
             # Few values, as of bool, are repeated.
             part = torch.arange(count or _BLOCK) % len(every[0])
-            yield PointwiseCall(
-                dtype, tuple(operand[part] for operand in every), part, strided=True
-            )
+            yield PointwiseCall(dtype, tuple(operand[part] for operand in every), part, strided=True)
         else:
             for few in (len(every[0]), 1, 3, 33) if named.form == "dense" else (len(every[0]),):
                 part = torch.arange(min(few, len(every[0])))
@@ -381,9 +364,7 @@ def _functors_dtype(source: torch.dtype, value: torch.dtype) -> torch.dtype:
     return torch.float32 if is_whole and value.is_floating_point else source
 
 
-def with_plain(
-    wanted: Expected, operation: str, parameters: tuple[float, ...], dtype: torch.dtype
-) -> Expected:
+def with_plain(wanted: Expected, operation: str, parameters: tuple[float, ...], dtype: torch.dtype) -> Expected:
     """Add what plain arithmetic gives in the kernel's precision, which is no defect either: float32 for halves."""
     inexact = dtype.is_floating_point or dtype.is_complex
     if not inexact or any(o.is_complex() != dtype.is_complex for o in wanted.inputs):
@@ -432,9 +413,7 @@ def _laid(operand: Tensor, *, inner: bool) -> Tensor:
     return laid
 
 
-def run(
-    named: kernel_names.Named, kernel: Kernel, call: PointwiseCall, parameters: tuple[float, ...]
-) -> Tensor:
+def run(named: kernel_names.Named, kernel: Kernel, call: PointwiseCall, parameters: tuple[float, ...]) -> Tensor:
     """Run a pointwise kernel; the results in the order of the operands' values.
 
     Raises:

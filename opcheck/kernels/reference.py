@@ -119,9 +119,7 @@ _HARD = (
 _ULPS = {
     **dict.fromkeys(("add", "sub", "mul", "neg", "abs", "sqrt", "reciprocal", "div_true"), 1.0),
     **dict.fromkeys(("ceil", "floor", "trunc", "round", "copysign", "sqr"), 1.0),
-    **dict.fromkeys(
-        ("copy_identity", "copy_neg", "copy_conj", "maximum", "minimum", "nextafter"), 0.0
-    ),
+    **dict.fromkeys(("copy_identity", "copy_neg", "copy_conj", "maximum", "minimum", "nextafter"), 0.0),
 }
 #: Larger operands are left out.  A fused multiplication and addition does not overflow where two
 #: operations do, and both are allowed; zeta steps from a large argument to the next without end.
@@ -195,9 +193,7 @@ def leave_out(operation: str, operands: tuple[Tensor, ...]) -> Tensor | None:
             return (second < 0) | (second > 64)
     if operation.startswith(("chebyshev", "hermite", "laguerre", "shifted")):
         order = rest[0].double()
-        return (
-            ~((order >= 0) & (order <= 12) & (order == order.round())) | ~first.double().isfinite()
-        )
+        return ~((order >= 0) & (order <= 12) & (order == order.round())) | ~first.double().isfinite()
     if operation == "div_trunc" and first.dtype in {torch.float16, torch.bfloat16}:
         # Whether the quotient is rounded first is not agreed on: the CPU does so in vectors alone.
         return (first / rest[0]).trunc() != (first.double() / rest[0].double()).trunc()
@@ -227,9 +223,7 @@ def cancelled_terms(operation: str, operands: Sequence[Tensor]) -> Tensor | floa
     return torch.nan_to_num(_CANCELLED[operation](*operands) * _ROUNDED, 0.0, 0.0)
 
 
-def plain(
-    operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]
-) -> Tensor | None:
+def plain(operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...]) -> Tensor | None:
     """Return what the CPU's plain arithmetic gives in the operands' precision; None where it has none."""
     if operation in _VECTORS_ALONE:
         return None

@@ -44,8 +44,7 @@ def single(dtype: torch.dtype) -> Tensor:
     powers = torch.tensor([math.ldexp(1.0, e) for e in exponents], dtype=torch.float64)
     seeded = generator(1)
     drawn = [
-        torch.randn(_RANDOM, generator=seeded, dtype=torch.float64) * scale
-        for scale in (1e-4, 1e-2, 1.0, 10.0, 100.0)
+        torch.randn(_RANDOM, generator=seeded, dtype=torch.float64) * scale for scale in (1e-4, 1e-2, 1.0, 10.0, 100.0)
     ]
     candidates = torch.cat(
         [
@@ -181,9 +180,7 @@ def draw(dtype: torch.dtype, salt: int) -> Tensor:
         return torch.view_as_complex(parts.to(PARTS[dtype]))
     if dtype in FLOATS:
         scale = torch.tensor([0.01, 1.0, 5.0, 50.0], dtype=torch.float64).repeat(_RANDOM // 2)
-        return (
-            torch.randn(2 * _RANDOM, generator=generator(salt), dtype=torch.float64) * scale
-        ).to(dtype)
+        return (torch.randn(2 * _RANDOM, generator=generator(salt), dtype=torch.float64) * scale).to(dtype)
     if dtype == _FLOAT8:
         return _float8()[torch.randint(0, 256, (2 * _RANDOM,), generator=generator(salt))]
     numbers = _random_integers(dtype, salt).long()

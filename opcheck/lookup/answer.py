@@ -136,9 +136,7 @@ class _QuestionScope(msgspec.Struct, frozen=True, kw_only=True):
         return self.releases[-1].line
 
 
-def _scope(
-    asked: Release | None, macos: str | None, lists: OpLists
-) -> tuple[str, tuple[Release, ...]]:
+def _scope(asked: Release | None, macos: str | None, lists: OpLists) -> tuple[str, tuple[Release, ...]]:
     """Return the macOS of the target and the releases that the question covers, the target's last.
 
     A macOS without a release selects the releases that start on it.
@@ -200,9 +198,7 @@ def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
         route=steps[-1].route if steps else "unknown",
         routes=steps,
         choice=routes(lookup.lists).choice_of(op, aim) if steps and steps[-1].ways else "",
-        releases=cells(
-            op, scope.releases, lookup, scope.dtype, only=None if every else scope.system
-        ),
+        releases=cells(op, scope.releases, lookup, scope.dtype, only=None if every else scope.system),
     )
 
 

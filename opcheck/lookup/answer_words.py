@@ -23,9 +23,7 @@ WITHOUT_OPERATORS: dict[str, tuple[str, str]] = {
 USUAL_OVERLOADS: dict[str, str] = _TABLE["usual_overloads"]
 
 #: Operators that releases have removed -> the first release without it, and what to write instead; or nothing.
-REMOVED: dict[str, tuple[str, str]] = {
-    op: (release, instead) for op, (release, instead) in _TABLE["removed"].items()
-}
+REMOVED: dict[str, tuple[str, str]] = {op: (release, instead) for op, (release, instead) in _TABLE["removed"].items()}
 
 #: Functions and methods that no release of the lists has, as people write them -> what to write instead.
 REMOVED_FUNCTIONS: dict[str, str] = {

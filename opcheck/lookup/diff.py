@@ -139,9 +139,7 @@ def _change(
     )
 
 
-def _route_changes(
-    names: Iterable[str], lines: tuple[str, str], lookup: OperatorLookup
-) -> Iterator[RouteChange]:
+def _route_changes(names: Iterable[str], lines: tuple[str, str], lookup: OperatorLookup) -> Iterator[RouteChange]:
     """Yield the overloads with a kernel in both releases whose route differs."""
     for op in names:
         if all(lookup.lists.operators(line).get(op) == "kernel" for line in lines):

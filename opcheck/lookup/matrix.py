@@ -184,9 +184,7 @@ def _row(op: str, release: Release, system: str, lookup: OperatorLookup) -> Row:
         dtypes={n: cell_state(s) for n, s in lookup.states(op, aim, COMMON_DTYPES).items()},
         systems=systems(op, release, lookup),
         registration=lookup.lists.operators(line)[op],
-        sparse=tuple(
-            key for key in ("SparseMPS", "SparseCsrMPS") if op in lookup.lists.operators(line, key)
-        ),
+        sparse=tuple(key for key in ("SparseMPS", "SparseCsrMPS") if op in lookup.lists.operators(line, key)),
         autocast=lookup.lists.operators(line, "AutocastMPS").get(op),
         limitations=tuple(s.id for s in about if s.sort == "limitation"),
         advisories=tuple(s.id for s in about if s.sort == "advisory"),
@@ -266,10 +264,7 @@ def coverage(
         releases=lookup.lists.releases,
         operators=operators,
         notes={name: summarize(by_id[name]) for name in sorted(named)},
-        counts={
-            release.line: count_own(release.line, system, lookup)
-            for release in lookup.lists.releases
-        },
+        counts={release.line: count_own(release.line, system, lookup) for release in lookup.lists.releases},
         aliases=aliases(wanted, lookup.lists.releases[-1].line),
     )
 
@@ -292,9 +287,7 @@ def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[StateRun, ...]:
 def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> StateRun:
     line = release.line
     if op not in lookup.lists.operators(line):
-        return StateRun(
-            torch=line, states=(), default=0, because="", systems={}, notes=(), exists=False
-        )
+        return StateRun(torch=line, states=(), default=0, because="", systems={}, notes=(), exists=False)
     aim = target(line, system)
     dtype = lookup.default_dtype(op, aim)
     states = lookup.states(op, aim, COMMON_DTYPES)

@@ -71,9 +71,7 @@ def can_hold(statement: Statement, spatial: int, dtype: str) -> bool:
     weight = tensor(spatial + 2)
     # The batch dimension is optional.
     batches = (dict.fromkeys(_IMAGES, tensor(rank)) for rank in (spatial + 1, spatial + 2))
-    return any(
-        statement.parsed.evaluate({**images, "weight": weight}) is not False for images in batches
-    )
+    return any(statement.parsed.evaluate({**images, "weight": weight}) is not False for images in batches)
 
 
 #: The arguments of operators over dimensions that are images or their gradients.
@@ -128,9 +126,7 @@ def limit_of(statements: Iterable[Statement], aim: Target, dtype: str) -> str:
     for effect, does in _DOES.items():
         if briefs.get(effect):
             return f"{does} {' or '.join(briefs[effect][:_MOST_BRIEFS])}"
-    return next(
-        (f"{does} {IN_A_CASE_BELOW}" for effect, does in _DOES.items() if effect in unnamed), ""
-    )
+    return next((f"{does} {IN_A_CASE_BELOW}" for effect, does in _DOES.items() if effect in unnamed), "")
 
 
 #: How many limits a headline names.

@@ -118,9 +118,7 @@ class OperatorFacts:
 
         return self._follow(op, line, usual)
 
-    def _follow(
-        self, op: str, line: str, calls_of: Callable[[Calls], tuple[str, ...]]
-    ) -> tuple[str, ...]:
+    def _follow(self, op: str, line: str, calls_of: Callable[[Calls], tuple[str, ...]]) -> tuple[str, ...]:
         """Return the overload, and in turn those that it refers to or that ``calls_of`` selects."""
         seen: dict[str, None] = {}
         left = [op]
@@ -139,9 +137,7 @@ class OperatorFacts:
         """Return the statements on the overload or on one that decides for it, without those on every operator."""
         return self._statements(self.deciding(op, line), line, on_kernels=False)
 
-    def _statements(
-        self, names: Iterable[str], line: str, *, on_kernels: bool
-    ) -> tuple[Statement, ...]:
+    def _statements(self, names: Iterable[str], line: str, *, on_kernels: bool) -> tuple[Statement, ...]:
         """Return the statements on these overloads by id: those on every kernel, or those on operators alone."""
         statements = {
             statement.id: statement
@@ -155,8 +151,7 @@ class OperatorFacts:
         return tuple(
             statement
             for statement in self.statements.for_op(op, line)
-            if statement.on_every_kernel is on_kernels
-            and (on_kernels or EVERY_OPERATOR not in statement.ops)
+            if statement.on_every_kernel is on_kernels and (on_kernels or EVERY_OPERATOR not in statement.ops)
         )
 
     def everywhere(self, line: str) -> tuple[Statement, ...]:
@@ -188,9 +183,7 @@ class OperatorFacts:
             tests = any(tests for tests, _ in holding)
             first: dict[object, str] = {}
             self._classes[key] = {
-                name: name
-                if tests
-                else first.setdefault(tuple(name in dtypes for _, dtypes in holding), name)
+                name: name if tests else first.setdefault(tuple(name in dtypes for _, dtypes in holding), name)
                 for name in DTYPES
             }
         return self._classes[key][dtype]

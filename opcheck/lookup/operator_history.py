@@ -83,9 +83,7 @@ def history(
         op=meant.asked,
         macos=system,
         dtype=wanted,
-        overloads=tuple(
-            OverloadHistory(name=op, steps=steps(op, system, wanted, lookup)) for op in ordered
-        ),
+        overloads=tuple(OverloadHistory(name=op, steps=steps(op, system, wanted, lookup)) for op in ordered),
         op_lists={"digest": lookup.lists.digest, "newest": lookup.lists.releases[-1].torch},
     )
 
@@ -123,9 +121,7 @@ def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tu
     return tuple(changes)
 
 
-def _moment(
-    op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup
-) -> _ReleaseProperties:
+def _moment(op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup) -> _ReleaseProperties:
     aim = target(line, system)
     verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
     column = lookup.lists.operators(line)
@@ -143,8 +139,7 @@ def _moment(
         statements=frozenset(
             statement.id
             for statement in lookup.operators.statements_on(op, line)
-            if aim.macos in statement.macos
-            and (not dtype or not statement.dtypes or dtype in statement.dtypes)
+            if aim.macos in statement.macos and (not dtype or not statement.dtypes or dtype in statement.dtypes)
         ),
         general={
             statement.id: statement.dtypes
@@ -156,9 +151,7 @@ def _moment(
 
 def _differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
     names = ("state", "dtypes", "registrations", "statements")
-    return _routes_differ(before, now) or any(
-        getattr(before, name) != getattr(now, name) for name in names
-    )
+    return _routes_differ(before, now) or any(getattr(before, name) != getattr(now, name) for name in names)
 
 
 def _routes_differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:

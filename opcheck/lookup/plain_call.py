@@ -59,8 +59,7 @@ _BATCH_AND_CHANNELS = 2
 _SIZE = 2
 #: Operators that make or view memory: other calls are named before them.
 BOOKKEEPING = frozenset(
-    f"aten::{name}"
-    for name in ("as_strided", "empty.memory_format", "empty_strided", "permute", "view", "zero_")
+    f"aten::{name}" for name in ("as_strided", "empty.memory_format", "empty_strided", "permute", "view", "zero_")
 )
 #: From here on a state does not say that the operator takes the dtype: unknown, and unsupported.
 _NOT_TAKEN = 2 * OUTCOMES["unknown", None].severity
@@ -118,9 +117,7 @@ class OperatorLookup:
         key = (op, target, dtype, spatial)
         if key not in self._verdicts:
             # Set first, because the calls of a composite may lead back to it.
-            self._verdicts[key] = Verdict(
-                status="unknown", because=f"{op} calls itself again", confidence="inferred"
-            )
+            self._verdicts[key] = Verdict(status="unknown", because=f"{op} calls itself again", confidence="inferred")
             self._verdicts[key] = self._decide(op, target, dtype, spatial)
         return self._verdicts[key]
 
@@ -158,9 +155,7 @@ class OperatorLookup:
         resolution, facts = self.operators.resolution(op, line), self._overload(op, line)
         followed = resolution.status == "composite" and self.operators.calls(op, line)
         if followed or about or resolution.status == "unknown":
-            facts = tuple(
-                (name, *self._overload(name, line)) for name in self.operators.deciding(op, line)
-            )
+            facts = tuple((name, *self._overload(name, line)) for name in self.operators.deciding(op, line))
         names = {name for each in about for name in (*each.dtypes_of, *_tensor_names(each))}
         own = frozenset(_OWN_DTYPES[name] for name in names if name in _OWN_DTYPES)
         return self._number(facts), own, (*about, *general)
@@ -186,9 +181,7 @@ class OperatorLookup:
         likeness = self._likenesses[number]
         dtypes = {dtype, *likeness.own}
         statements = (self.lists.statements.by_id[name] for name in likeness.holding)
-        hit = (
-            s for s in statements if s.dtypes_of or not s.dtypes or not dtypes.isdisjoint(s.dtypes)
-        )
+        hit = (s for s in statements if s.dtypes_of or not s.dtypes or not dtypes.isdisjoint(s.dtypes))
         matching = tuple((each.id, dtype in each.dtypes) for each in hit)
         by_id = self.lists.statements.by_id
         tests = any(tests_dtypes(by_id[name].condition) for name, _ in matching)
@@ -202,8 +195,7 @@ class OperatorLookup:
         frequencies = {
             statement.frequency
             for statement in map(self.lists.statements.by_id.__getitem__, names)
-            if statement.effect == "wrong_result"
-            and (not statement.condition or statement.id in certain)
+            if statement.effect == "wrong_result" and (not statement.condition or statement.id in certain)
         }
         wrong: Literal["", "always", "sometimes"] = ""
         if frequencies - {"rarely"}:
@@ -270,9 +262,7 @@ class OperatorLookup:
         because = f"it calls {decider}: {worst.because}"
         if worst.status == "native":
             because = own.because if usual == (op,) else f"it calls {_list(usual)}"
-        otherwise = (
-            "with other arguments or in training" if is_python(op) else "with some arguments"
-        )
+        otherwise = "with other arguments or in training" if is_python(op) else "with some arguments"
         for name in (worst_among(calls.sometimes),) if calls.sometimes else ():
             if outcome(judged[name]).severity > outcome(worst).severity:
                 because += f"; {otherwise} it calls {name}: {judged[name].because}"
@@ -289,9 +279,7 @@ class OperatorLookup:
             confidence="inferred",
             named="" if worst.status == "native" else worst.named or decider,
             limitations=tuple(sorted({*own.limitations, *worst.limitations})),
-            advisories=tuple(
-                sorted({*own.advisories}.union(*(judged[name].advisories for name in usual)))
-            ),
+            advisories=tuple(sorted({*own.advisories}.union(*(judged[name].advisories for name in usual)))),
         )
 
     def _own(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
@@ -401,11 +389,7 @@ def _tensor_names(statement: Statement) -> list[str]:
     if statement.parsed is None:
         return []
     asked = "|".join(ATTRIBUTES)
-    return sorted(
-        name
-        for name in statement.parsed.names
-        if re.search(rf"\b{name}\.({asked})\b", statement.condition)
-    )
+    return sorted(name for name in statement.parsed.names if re.search(rf"\b{name}\.({asked})\b", statement.condition))
 
 
 def _tensor(number: int, argument: str, dtype: str, rank: int) -> TensorSpec:

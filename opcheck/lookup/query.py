@@ -98,9 +98,7 @@ def resolve(text: str, lists: OpLists) -> Query:
         raise UsageError(
             f"no release in the lists has an operator {asked!r}",
             context=f"operator {asked}",
-            hint=f"did you mean {', '.join(near)}?"
-            if near
-            else "opcheck matrix -f csv lists all of them",
+            hint=f"did you mean {', '.join(near)}?" if near else "opcheck matrix -f csv lists all of them",
         )
     if mode := _MODE.search(text):
         of_mode = _by_mode(asked, f"{name} {mode[1]}", lists, bases)
@@ -148,9 +146,7 @@ def modes_of(function: str, lists: OpLists) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _by_mode(
-    asked: str, name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]
-) -> Query | None:
+def _by_mode(asked: str, name: str, lists: OpLists, bases: Mapping[str, tuple[str, ...]]) -> Query | None:
     """Return what ``F.interpolate bicubic`` means: the operators of one mode of a function.
 
     Raises:

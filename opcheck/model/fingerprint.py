@@ -41,9 +41,7 @@ def fingerprints(findings: Iterable[Finding]) -> tuple[tuple[str, ...], ...]:
         seen[digest] += 1
         return digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
 
-    return tuple(
-        tuple(own(finding, place) for place in finding.locations or (None,)) for finding in findings
-    )
+    return tuple(tuple(own(finding, place) for place in finding.locations or (None,)) for finding in findings)
 
 
 _Kind = TypeVar("_Kind", bound=Finding)

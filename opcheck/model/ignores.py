@@ -82,9 +82,7 @@ class IgnoreEntry(Record, frozen=True, kw_only=True):
     def fits(self, rule: str, *, op: str, file: str, model: str) -> bool:
         """Return whether the entry matches such a finding, expired or not."""
         wanted = ((self.op, op), (self.path, file), (self.model, model))
-        return self.rule == rule and all(
-            globs.fits(value, pattern) for pattern, value in wanted if pattern
-        )
+        return self.rule == rule and all(globs.fits(value, pattern) for pattern, value in wanted if pattern)
 
 
 def of_python(text: str, file: str = "") -> tuple[Comment, ...]:
@@ -139,9 +137,7 @@ class Silencers:
         """Return a comment in these lines, or in the statement that they begin in, that ignores the code."""
         below, end = bisect.bisect_left(self._in_order, first), bisect.bisect(self._in_order, last)
         lines = self._in_order[below:end]
-        numbers = [
-            n for line in lines for n in self._by_line[line] if code in self.comments[n].codes
-        ]
+        numbers = [n for line in lines for n in self._by_line[line] if code in self.comments[n].codes]
         around = [each for each in self._around.get(first, ()) if (each, code) in self._first]
         self._used.update((each, code) for each in numbers)
         self._used.update((each, code) for each in around)
@@ -160,9 +156,7 @@ class Silencers:
 class Ignores:
     """The ignores of one run, and which of them have silenced something."""
 
-    def __init__(
-        self, entries: Sequence[IgnoreEntry] = (), *, today: date, root: Path | None = None
-    ) -> None:
+    def __init__(self, entries: Sequence[IgnoreEntry] = (), *, today: date, root: Path | None = None) -> None:
         """Decide by these entries and by the comments of the files below ``root``.
 
         Args:
@@ -201,9 +195,7 @@ class Ignores:
 
     def mark_ignored(self, findings: Iterable[Finding], *, model: str = "") -> tuple[Finding, ...]:
         """Return the findings with ignored ones marked by reason: a copy for each reason, the unmarked rest first."""
-        return tuple(
-            add_fingerprints(part for finding in findings for part in self._split(finding, model))
-        )
+        return tuple(add_fingerprints(part for finding in findings for part in self._split(finding, model)))
 
     def read(self, files: Iterable[str]) -> None:
         """Read the comments of these files, as findings name them; a missing file has none."""
@@ -228,9 +220,7 @@ class Ignores:
     def list_expired(self) -> tuple[str, ...]:
         """Return the entries that have expired."""
         expired = (entry for entry in self._entries if self._is_over(entry))
-        return tuple(
-            f"the configuration ignored {e} until {e.expires}: it no longer does" for e in expired
-        )
+        return tuple(f"the configuration ignored {e} until {e.expires}: it no longer does" for e in expired)
 
     def _is_over(self, entry: IgnoreEntry) -> bool:
         return entry.expires is not None and entry.expires <= self._today
@@ -277,9 +267,7 @@ class Ignores:
         return Silencers(of_python("\n".join(split_lines(text)), file))
 
 
-def _parse_comments(
-    comments: Iterable[tuple[int, str]], file: str, heads: Iterable[_Lines]
-) -> Iterator[Comment]:
+def _parse_comments(comments: Iterable[tuple[int, str]], file: str, heads: Iterable[_Lines]) -> Iterator[Comment]:
     # The innermost statement of a line begins last.
     innermost = {line: head for head in sorted(heads) for line in range(head[0], head[1] + 1)}
     for line, text in comments:

@@ -121,9 +121,7 @@ class Declared(NamedTuple):
             return value
         with located_at(place):
             if option.choices and isinstance(value, str) and value not in option.choices:
-                raise UsageError(
-                    f"there is no {self.name} {value!r}", hint=f"one of {', '.join(option.choices)}"
-                )
+                raise UsageError(f"there is no {self.name} {value!r}", hint=f"one of {', '.join(option.choices)}")
             return value if option.check is None else option.check(value)
 
 

@@ -280,14 +280,10 @@ class Verdict(Record, frozen=True, kw_only=True):
 class GroupLocation(Record, frozen=True, kw_only=True):
     """A line that makes calls."""
 
-    line: Annotated[
-        str, note("file:line, relative to the working directory or to site-packages; or empty")
-    ] = ""
+    line: Annotated[str, note("file:line, relative to the working directory or to site-packages; or empty")] = ""
     function: str = ""
     text: Annotated[str, note("the line")] = ""
-    statement: Annotated[
-        str, note("the statement that the line is a part of; empty: the line is all of it")
-    ] = ""
+    statement: Annotated[str, note("the statement that the line is a part of; empty: the line is all of it")] = ""
     module: Annotated[str, note("qualified name; a number that varies is *")] = ""
     #: a call of backward has the location of the forward call that it belongs to.
     phase: words.Phase = "forward"
@@ -349,9 +345,7 @@ class Example(Record, frozen=True, kw_only=True):
     """The smallest call of a group of which more is stated than that it is native."""
 
     inputs: tuple[ExampleTensor, ...]
-    arguments: Annotated[
-        dict[str, Scalar | tuple[Scalar, ...]], note("the other arguments; inf and nan are words")
-    ]
+    arguments: Annotated[dict[str, Scalar | tuple[Scalar, ...]], note("the other arguments; inf and nan are words")]
 
 
 class CallGroup(Verdict, frozen=True, kw_only=True):
@@ -365,9 +359,7 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
     locations: tuple[GroupLocation, ...] = ()
     #: None: all that is stated of it is that it is native.
     example: Example | None = None
-    route: Annotated[
-        words.RouteKind, note("what computes the calls; either: not all of them the same")
-    ] = "unknown"
+    route: Annotated[words.RouteKind, note("what computes the calls; either: not all of them the same")] = "unknown"
 
     @classmethod
     def judged(
@@ -431,9 +423,7 @@ class SideWork(Record, frozen=True, kw_only=True):
         Count,
         note("of matrix products, convolutions and attention, as torch.utils.flop_counter counts"),
     ]
-    nbytes: Annotated[Count, note("that the calls read and write; views do neither")] = (
-        msgspec.field(name="bytes")
-    )
+    nbytes: Annotated[Count, note("that the calls read and write; views do neither")] = msgspec.field(name="bytes")
 
 
 class RouteWork(Record, frozen=True, kw_only=True):
@@ -490,32 +480,24 @@ class TimeEstimate(Record, frozen=True, kw_only=True):
     """How long one pass, step or token takes on a Mac: estimated, in seconds, never observed on a Mac."""
 
     mac: Annotated[str, note("the chip")]
-    gpu_cores: Annotated[
-        tuple[Count, ...], note("the GPUs that the interval is about, by their cores")
-    ]
+    gpu_cores: Annotated[tuple[Count, ...], note("the GPUs that the interval is about, by their cores")]
     unit: words.TimeUnit
     covers: Annotated[str, note("the part of the run that is one unit")]
     low_seconds: float
     high_seconds: float
-    cpu_low_seconds: Annotated[
-        float, note("the same calls on the CPU of the same Mac, in place of its GPU")
-    ]
+    cpu_low_seconds: Annotated[float, note("the same calls on the CPU of the same Mac, in place of its GPU")]
     cpu_high_seconds: float
     bound: Annotated[words.TimeBound, note("the largest of the shares")]
     shares: Annotated[
         dict[words.TimeBound, float],
         note("of the middle of the interval, together 1; wait: with CPU fallbacks"),
     ]
-    families: Annotated[
-        dict[str, float], note("the shares of arithmetic and memory by the family of the calls")
-    ]
+    families: Annotated[dict[str, float], note("the shares of arithmetic and memory by the family of the calls")]
     launches: Annotated[Count, note("kernels that the calls start on the GPU")]
     waits: Count
     waits_at: Annotated[str, note("the line with the most of them, or empty")] = ""
     copies: Annotated[Count, note("between the CPU and the GPU")]
-    without_formula: Annotated[
-        Count, note("calls whose work no formula counts: they widen the interval")
-    ]
+    without_formula: Annotated[Count, note("calls whose work no formula counts: they widen the interval")]
     left_out: Annotated[Count, note("calls that raise on the target")]
     advice: Annotated[tuple[str, ...], note("what would make it faster")] = ()
 
@@ -573,9 +555,7 @@ class MacFit(Record, frozen=True, kw_only=True):
     limit: Annotated[Count, note("bytes above which PyTorch raises")]
     basis: Annotated[words.Basis, note("reported by such a Mac, or an estimate")]
     state: words.FitState
-    allocated: Annotated[
-        Count, note("MPS allocated: bytes of heaps at the highest, or where it raises")
-    ] = 0
+    allocated: Annotated[Count, note("MPS allocated: bytes of heaps at the highest, or where it raises")] = 0
     other: Annotated[Count, note("other allocations then: workspaces of kernels, of one call")] = 0
     prints: str = ""
     #: where it raises; None: while the model is moved, or nowhere.
@@ -588,15 +568,9 @@ class MemoryAllocation(Record, frozen=True, kw_only=True):
     allocated: Annotated[Count, note("all heaps at most, with their cached memory")]
     live: Annotated[Count, note("buffers in use at most, rounded up")]
     workspace: Annotated[Count, note("bound for the workspace of one call, outside of the heaps")]
-    workspaces: Annotated[
-        Count, note("the same for all calls between two waits, if none is reused")
-    ]
-    moved_weight: Annotated[
-        Count, note("the largest weight: on the CPU and on MPS while the model is moved")
-    ]
-    checkpoint: Annotated[
-        Count, note("CPU memory of a checkpoint that is read whole and kept meanwhile")
-    ]
+    workspaces: Annotated[Count, note("the same for all calls between two waits, if none is reused")]
+    moved_weight: Annotated[Count, note("the largest weight: on the CPU and on MPS while the model is moved")]
+    checkpoint: Annotated[Count, note("CPU memory of a checkpoint that is read whole and kept meanwhile")]
 
 
 class MemoryGrowth(Record, frozen=True, kw_only=True):
@@ -622,9 +596,7 @@ class MemoryLimit(Record, frozen=True, kw_only=True):
     ends: Annotated[str, note("what ends the next larger size")]
     memory: Annotated[Count, note("GB of the Mac that decides")]
     others: Annotated[dict[str, int], note("sizes of the other varied dimensions")] = {}
-    proved: Annotated[
-        bool, note("captures on both sides of the boundary agree; else it is computed")
-    ]
+    proved: Annotated[bool, note("captures on both sides of the boundary agree; else it is computed")]
 
 
 class MemoryPlan(Record, frozen=True, kw_only=True):
@@ -637,9 +609,7 @@ class MemoryPlan(Record, frozen=True, kw_only=True):
     peak: Annotated[Count, note("bytes of tensors, at most")]
     allocated: Annotated[Count, note("MPS allocated")]
     other: Annotated[Count, note("other allocations")]
-    checked: Annotated[
-        words.PlanCheck, note("by another capture, or by a replay of the same calls")
-    ]
+    checked: Annotated[words.PlanCheck, note("by another capture, or by a replay of the same calls")]
 
 
 class MemoryCache(Record, frozen=True, kw_only=True):
@@ -664,13 +634,9 @@ class Memory(Record, frozen=True, kw_only=True):
     macs: tuple[MacFit, ...] = ()
     allocation: MemoryAllocation | None = None
     growth: tuple[MemoryGrowth, ...] = ()
-    cache: Annotated[
-        tuple[MemoryCache, ...], note("of a model that generates, by its context")
-    ] = ()
+    cache: Annotated[tuple[MemoryCache, ...], note("of a model that generates, by its context")] = ()
     plan: Annotated[tuple[MemoryPlan, ...], note("with --plan: what makes it run, and fit")] = ()
-    limits: Annotated[
-        tuple[MemoryLimit, ...], note("with --vary: one or more for each dimension")
-    ] = ()
+    limits: Annotated[tuple[MemoryLimit, ...], note("with --vary: one or more for each dimension")] = ()
     advice: Annotated[tuple[str, ...], note("what would lower the peak")] = ()
     notes: Annotated[tuple[str, ...], note("what the estimate counts and what not")] = ()
 
@@ -719,9 +685,7 @@ class PrecisionModule(Record, frozen=True, kw_only=True):
     total: Annotated[RelativeError, note("the largest error of its results")]
     bytes_in: Annotated[Count, note("that cross in all calls if it alone is kept on the CPU")]
     bytes_out: Annotated[Count, note("the same on the way back")]
-    at_fault: Annotated[
-        Count, note("calls in it, and in no module inside it, that lose more than the limit")
-    ] = 0
+    at_fault: Annotated[Count, note("calls in it, and in no module inside it, that lose more than the limit")] = 0
 
 
 class Precision(Record, frozen=True, kw_only=True):
@@ -730,20 +694,14 @@ class Precision(Record, frozen=True, kw_only=True):
     dtype: str
     limit: Annotated[float, note("relative error above which the report names a call")]
     calls: Annotated[Count, note("calls that were compared with float64")]
-    divergence: Annotated[
-        PrecisionLine | None, note("the first call that loses more than the limit by itself")
-    ]
-    crossing: Annotated[
-        PrecisionLine | None, note("the first call whose result is off by more, whatever the cause")
-    ]
+    divergence: Annotated[PrecisionLine | None, note("the first call that loses more than the limit by itself")]
+    crossing: Annotated[PrecisionLine | None, note("the first call whose result is off by more, whatever the cause")]
     events: tuple[PrecisionEvent, ...] = ()
     lines: tuple[PrecisionLine, ...] = ()
     modules: tuple[PrecisionModule, ...] = ()
     outputs: Annotated[dict[str, RelativeError], note("the floating results by their paths")] = {}
     loss: Annotated[str, note("what was minimized; empty: no backward was run")] = ""
-    gradients: Annotated[
-        dict[str, RelativeError], note("those of the parameters, the worst first")
-    ] = {}
+    gradients: Annotated[dict[str, RelativeError], note("those of the parameters, the worst first")] = {}
     complete: Annotated[bool, note("the run came to its end")] = True
     notes: tuple[str, ...] = ()
 
@@ -768,12 +726,8 @@ class WrongNumbers(Record, frozen=True, kw_only=True):
     error: Annotated[RelativeError, note("the largest relative error")]
     smallest: WrongSample
     worst: WrongSample
-    statements: Annotated[
-        tuple[str, ...], note("ids of the op lists that state it; empty: none does")
-    ] = ()
-    mended: Annotated[
-        str, note("the first later release whose kernel is right here; empty: none is known")
-    ] = ""
+    statements: Annotated[tuple[str, ...], note("ids of the op lists that state it; empty: none does")] = ()
+    mended: Annotated[str, note("the first later release whose kernel is right here; empty: none is known")] = ""
     place: GroupLocation = msgspec.field(name="location")
 
 
@@ -829,9 +783,7 @@ class KernelNumbers(Record, frozen=True, kw_only=True):
     wrong: Annotated[tuple[WrongNumbers, ...], note("the furthest off first")] = ()
     unchecked: Annotated[tuple[UncheckedCalls, ...], note("the most frequent first")] = ()
     limit: Annotated[float, note("relative error above which a layer is not safe")] = 0.0
-    layers: Annotated[
-        tuple[LayerNumbers, ...], note("in the order of the run; of replace mode alone")
-    ] = ()
+    layers: Annotated[tuple[LayerNumbers, ...], note("in the order of the run; of replace mode alone")] = ()
     outputs: Annotated[tuple[OutputNumbers, ...], note("of replace mode alone")] = ()
     complete: Annotated[bool, note("the run came to its end")] = True
     notes: tuple[str, ...] = ()
@@ -961,10 +913,7 @@ class WrongCalls(Record, frozen=True, kw_only=True):
     calls: Count
     frequency: Annotated[
         words.Frequency,
-        note(
-            "always: these calls meet the fault; sometimes: it depends on condition; "
-            "rarely: programs hardly meet it"
-        ),
+        note("always: these calls meet the fault; sometimes: it depends on condition; rarely: programs hardly meet it"),
     ]
     condition: Annotated[str, note("what it depends on; empty: nothing else")] = ""
 
@@ -995,35 +944,25 @@ class Report(Record, frozen=True, kw_only=True):
     headline: words.Headline
     model: str
     target: ReportTarget
-    newest: Annotated[bool, note("no release was selected: it is the newest of the op lists")] = (
-        False
-    )
+    newest: Annotated[bool, note("no release was selected: it is the newest of the op lists")] = False
     totals: Annotated[dict[str, Count], note("calls by status, and all calls and operators")]
     findings: Annotated[tuple[Finding, ...], note("the most severe first")]
     groups: Annotated[tuple[CallGroup, ...], note("the worst first")] = msgspec.field(name="calls")
-    statements: Annotated[
-        dict[str, StatementFacts], note("by id: the limitations and advisories that calls name")
-    ] = {}
+    statements: Annotated[dict[str, StatementFacts], note("by id: the limitations and advisories that calls name")] = {}
     wrong: Annotated[
         tuple[WrongCalls, ...],
         note("native calls with wrong results, by operator; empty: none known"),
     ] = ()
     partition: Partition
-    work: Annotated[
-        tuple[SideWork, ...], note("by side; empty: the calls were counted, not kept")
-    ] = ()
-    routes: Annotated[
-        tuple[RouteWork, ...], note("the calls by the kind of kernel that computes them on MPS")
-    ] = ()
+    work: Annotated[tuple[SideWork, ...], note("by side; empty: the calls were counted, not kept")] = ()
+    routes: Annotated[tuple[RouteWork, ...], note("the calls by the kind of kernel that computes them on MPS")] = ()
     synchronizations: Annotated[
         tuple[Synchronization, ...],
         note("where the CPU waits for the GPU, by line; CPU fallbacks apart"),
     ] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None
-    time: Annotated[
-        tuple[TimeEstimate, ...], note("by selected chip and unit; empty: none was selected")
-    ] = ()
+    time: Annotated[tuple[TimeEstimate, ...], note("by selected chip and unit; empty: none was selected")] = ()
     precision: Annotated[tuple[Precision, ...], note("a run for each dtype of --precision")] = ()
     numbers: Annotated[tuple[KernelNumbers, ...], note("by dtype; empty: no kernel was run")] = ()
     capture: CaptureFacts

@@ -31,9 +31,7 @@ def as_content(report: Report) -> dict[str, Any]:
     content: dict[str, Any] = to_plain(replace(report, graph=(), workloads=()))
     del content["graph"], content["workloads"]
     # Who reads the file looks for the operator first; a verdict, of which a group is one, has none.
-    content["calls"] = [
-        {"op": group["op"], "count": group["count"], **group} for group in content["calls"]
-    ]
+    content["calls"] = [{"op": group["op"], "count": group["count"], **group} for group in content["calls"]]
     return content
 
 

@@ -82,9 +82,7 @@ def _cut(value: Any, entries: int, characters: int) -> Any:
     return value
 
 
-def _cut_entries(
-    items: Iterable[tuple[str, Any]], entries: int, characters: int
-) -> Iterable[tuple[str, Any]]:
+def _cut_entries(items: Iterable[tuple[str, Any]], entries: int, characters: int) -> Iterable[tuple[str, Any]]:
     for key, value in items:
         yield key, _cut(value, entries, characters)
         if isinstance(value, list) and len(value) > entries:

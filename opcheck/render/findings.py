@@ -102,17 +102,13 @@ class Suite(NamedTuple):
     properties: Mapping[str, str] = {}
 
 
-def occurrences(
-    findings: Sequence[Finding], model: str, groups: Sequence[CallGroup] = ()
-) -> Iterator[Occurrence]:
+def occurrences(findings: Sequence[Finding], model: str, groups: Sequence[CallGroup] = ()) -> Iterator[Occurrence]:
     """List each finding at each of its places, in their order.
 
     A finding without a line is placed at the beginning of the model's file, if there is a file.
     """
     for finding in findings:
-        for place, fingerprint in zip(
-            finding.locations or (None,), finding.fingerprints, strict=True
-        ):
+        for place, fingerprint in zip(finding.locations or (None,), finding.fingerprints, strict=True):
             where = place.location if place else None
             file = relative(where.file) if where else _model_file(model)
             line = max(where.line, 1) if where else 1
@@ -175,9 +171,7 @@ def sarif(log: FindingLog) -> str:
         invocation = {
             "executionSuccessful": not log.failed and not log.interrupted,
             "exitCode": log.exit_code,
-            "toolExecutionNotifications": [
-                {"level": "error", "message": {"text": text}} for text in texts
-            ],
+            "toolExecutionNotifications": [{"level": "error", "message": {"text": text}} for text in texts],
         }
         run["invocations"] = [invocation]
     results = (_sarif_result(o, numbers[o.finding.rule], log.baseline) for o in log.occurrences)
@@ -417,9 +411,7 @@ def _junit_case(suite: ET.Element, case: JunitCase) -> None:
         ET.SubElement(element, "system-out").text = case.output
 
 
-def finding_case(
-    classname: str, name: str, findings: Sequence[Finding], skipped: str = ""
-) -> JunitCase:
+def finding_case(classname: str, name: str, findings: Sequence[Finding], skipped: str = "") -> JunitCase:
     """Make the test case of findings: errors are its failures, the others are what it printed."""
     results = [("skipped", {"message": skipped}, "")] if skipped else []
     for finding in filter(is_failure, findings):
@@ -457,9 +449,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def lines(
-    tool: str, about: Mapping[str, object], findings: Sequence[Finding]
-) -> Iterator[dict[str, object]]:
+def lines(tool: str, about: Mapping[str, object], findings: Sequence[Finding]) -> Iterator[dict[str, object]]:
     """Make an object for each finding, its places with their fingerprints."""
     for finding in findings:
         yield {"schema": FINDING_SCHEMA, "tool": tool, **about, **msgspec.to_builtins(finding)}

@@ -111,8 +111,7 @@ def with_script(name: str, data: Any, **context: object) -> str:
         .render(
             # The browser runs this script and no other, and loads nothing.
             policy=Markup(  # of no other person's text
-                "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-                f"script-src 'sha256-{digest}'"
+                f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
             ),
             style=Markup((folder / f"{name}.css").read_text(encoding="utf-8")),  # ours
             script=Markup(script),  # ours
@@ -203,9 +202,7 @@ def plot(counts: Mapping[str, Mapping[str, int]], macos: str) -> Markup:
     return Markup(f"{text}\n")  # a template escaped it
 
 
-def _bars(
-    row: Mapping[str, int], drawn: Sequence[Series], bottom: float, scale: float
-) -> list[Bar]:
+def _bars(row: Mapping[str, int], drawn: Sequence[Series], bottom: float, scale: float) -> list[Bar]:
     """Stack the bars of one release from the bottom up."""
     bars, y = [], bottom
     for series in drawn:

@@ -76,9 +76,7 @@ def _table(block: blocks.Table) -> Iterator[str]:
         with_header_hide=None,
     )
     # Cells are texts already, and stay unpadded: no column is aligned.
-    yield tabulate(
-        rows, headers, tablefmt=table, stralign=None, numalign=None, disable_numparse=True
-    )
+    yield tabulate(rows, headers, tablefmt=table, stralign=None, numalign=None, disable_numparse=True)
 
 
 def _words(words: blocks.Words) -> str:

@@ -63,10 +63,7 @@ def _peaks(memory: Memory) -> Table:
     def size(number: int) -> str:
         return filesize(number) if number else "-"
 
-    rows = (
-        (peak.phase, filesize(peak.total), *(size(peak.held[name]) for name in shown))
-        for peak in memory.peaks
-    )
+    rows = ((peak.phase, filesize(peak.total), *(size(peak.held[name]) for name in shown)) for peak in memory.peaks)
     return Table(("phase", "peak", *shown), tuple(rows), right=tuple(range(1, len(shown) + 2)))
 
 

@@ -96,9 +96,7 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[bloc
 _OPERATORS: dict[str, blocks.Column] = {
     "calls": "count:,",
     "operator": "op",
-    "what happens": lambda group: blocks.TextSpan(
-        outcome(group).label, cast("blocks.Style", outcome(group).side)
-    ),
+    "what happens": lambda group: blocks.TextSpan(outcome(group).label, cast("blocks.Style", outcome(group).side)),
     "why": "because",
     "dtypes": lambda group: ", ".join(group.dtypes),
 }
@@ -120,13 +118,9 @@ _BY_RULE = {rule: remedy for remedy, rules in _REMEDIES.items() for rule in rule
 _OTHERS = {"error": "Change", "warning": "Check", "note": "Notes on"}
 
 
-def group_by_remedy(
-    report: Report, *, notes: bool
-) -> Iterator[tuple[str, list[tuple[Finding, blocks.FindingEntry]]]]:
+def group_by_remedy(report: Report, *, notes: bool) -> Iterator[tuple[str, list[tuple[Finding, blocks.FindingEntry]]]]:
     """Yield the findings by what mends them: a heading with the lines, and the findings with their entries."""
-    groups: dict[str, list[tuple[Finding, blocks.FindingEntry]]] = {
-        remedy: [] for remedy in _REMEDIES
-    }
+    groups: dict[str, list[tuple[Finding, blocks.FindingEntry]]] = {remedy: [] for remedy in _REMEDIES}
     kept = [each for each in report.findings if notes or each.severity != "note"]
     for finding, shown in zip(kept, entries(report, notes=notes), strict=True):
         remedy = _BY_RULE.get(f"{finding.severity} {finding.rule}", _OTHERS[finding.severity])
@@ -280,9 +274,7 @@ def entries(report: Report, *, notes: bool = True) -> Iterator[blocks.FindingEnt
         yield entry(shown, map(place, finding.locations, calls))
 
 
-def entry(
-    finding: Finding, places: Iterable[blocks.FindingPlace], scope: str = ""
-) -> blocks.FindingEntry:
+def entry(finding: Finding, places: Iterable[blocks.FindingPlace], scope: str = "") -> blocks.FindingEntry:
     """Make the entry of a finding at these places.
 
     Args:
@@ -312,9 +304,7 @@ def _detail(detail: tuple[str, str]) -> tuple[str, str | blocks.TextSpan]:
     if name not in {"prints", "try"}:
         return detail
     sentence, stop, rest = text.partition(". ")
-    return name, blocks.TextSpan(
-        text, brief=f"{sentence}{stop}..." if rest and name == "prints" else ""
-    )
+    return name, blocks.TextSpan(text, brief=f"{sentence}{stop}..." if rest and name == "prints" else "")
 
 
 def statements(report: Report) -> Iterator[blocks.Block]:

@@ -83,9 +83,7 @@ def _remedies(record: Report) -> Iterator[tuple[str, list[FindingEntry]]]:
     for heading, members in report.group_by_remedy(record, notes=True):
         shown = []
         for finding, made in members:
-            details = tuple(
-                each for each in made.details if each[0] != "help" or finding.hint not in seen
-            )
+            details = tuple(each for each in made.details if each[0] != "help" or finding.hint not in seen)
             seen.add(finding.hint)
             shown.append(replace(made, details=details))
         yield heading, shown
@@ -98,9 +96,7 @@ def _graph(record: Report) -> str:
     if not record.graph:
         return "No call was captured: there is no graph."
     regions = [region.side for region in record.partition.regions]
-    sides = ", ".join(
-        f"{regions.count(side):,} {word}" for side, word in report.SIDES.items() if side in regions
-    )
+    sides = ", ".join(f"{regions.count(side):,} {word}" for side, word in report.SIDES.items() if side in regions)
     return f"{plural(len(record.graph), 'call')} in {plural(len(regions), 'region')}: {sides}."
 
 
@@ -122,10 +118,7 @@ def _statements(verdict: Verdict) -> list[str]:
 
 
 def _evidence(entries: Iterable[Evidence]) -> list[str]:
-    return [
-        " ".join(filter(None, (entry.kind, entry.torch, entry.where, entry.detail)))
-        for entry in entries
-    ]
+    return [" ".join(filter(None, (entry.kind, entry.torch, entry.where, entry.detail))) for entry in entries]
 
 
 def _timeline(record: Report) -> dict[str, Any] | None:
@@ -187,11 +180,7 @@ def _data(record: Report) -> dict[str, Any]:
             list(node.sources),
             [specs(text) for text in node.inputs],
             [specs(text) for text in node.outputs],
-            *(
-                [node.to_cpu, node.bytes_to_cpu, node.to_mps, node.bytes_to_mps]
-                if node.to_cpu or node.to_mps
-                else []
-            ),
+            *([node.to_cpu, node.bytes_to_cpu, node.to_mps, node.bytes_to_mps] if node.to_cpu or node.to_mps else []),
         ]
         for node in record.graph
     ]

@@ -23,9 +23,7 @@ from opcheck.render.document import Facts, Style, TextSpan, Words
 from opcheck.render.wording import LABELS
 
 #: The side whose colour a headline has.
-HEADLINE_STYLES: dict[str, Style] = dict(
-    zip(HEADLINES, ("raises", "unknown", "cpu", "cpu", "mps"), strict=True)
-)
+HEADLINE_STYLES: dict[str, Style] = dict(zip(HEADLINES, ("raises", "unknown", "cpu", "cpu", "mps"), strict=True))
 
 
 def headline(report: Report) -> str:
@@ -365,9 +363,7 @@ def _name_unproved(report: Report) -> str:
     """Name the wrong results that a run on shapes cannot confirm, and when they happen."""
     unproved = (each for each in report.wrong if each.frequency != "always")
     rare = "rarely: "
-    cases = [
-        f"{', '.join(e.ids)} ({rare * (e.frequency == 'rarely')}{e.condition})" for e in unproved
-    ]
+    cases = [f"{', '.join(e.ids)} ({rare * (e.frequency == 'rarely')}{e.condition})" for e in unproved]
     return "; ".join(dict.fromkeys(cases))
 
 

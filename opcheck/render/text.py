@@ -51,9 +51,7 @@ class _Layout(NamedTuple):
     tight: bool
 
 
-def as_text(
-    document: Document, *, width: int = WIDTH, color: bool = False, full: bool = False
-) -> str:
+def as_text(document: Document, *, width: int = WIDTH, color: bool = False, full: bool = False) -> str:
     """Write a document as lines.
 
     Below a ``Title`` no line is wider than ``width``, and sections are indented. In other documents
@@ -198,9 +196,7 @@ def _table(block: Table, layout: _Layout) -> Iterator[str]:
             yield "  " + "  ".join(line)
 
 
-def _wrap(
-    words: Words, layout: _Layout, first: int = 0, rest: int = 0, *, strong: bool = False
-) -> Iterator[str]:
+def _wrap(words: Words, layout: _Layout, first: int = 0, rest: int = 0, *, strong: bool = False) -> Iterator[str]:
     text, styles = _text(words, layout)
     if strong:
         styles = [(start, end, f"1;{code}") for start, end, code in styles]
@@ -237,9 +233,7 @@ def _text(words: Words, layout: _Layout) -> tuple[str, list[tuple[int, int, str]
     return text, styles
 
 
-def _paint(
-    text: str, styles: list[tuple[int, int, str]], start: int, end: int, layout: _Layout
-) -> tuple[str, int]:
+def _paint(text: str, styles: list[tuple[int, int, str]], start: int, end: int, layout: _Layout) -> tuple[str, int]:
     """Return a part of a text with its escape sequences, and how many columns it takes."""
     width = _width(text[start:end])
     if not layout.color:
@@ -253,9 +247,7 @@ def _paint(
     return "".join((*pieces, text[place:end])), width
 
 
-def _spans(
-    text: str, first: int, rest: int | None = None, *, fold: bool
-) -> Iterator[tuple[int, int]]:
+def _spans(text: str, first: int, rest: int | None = None, *, fold: bool) -> Iterator[tuple[int, int]]:
     """Break a text into lines: from where to where each goes, without the spaces at its end.
 
     Args:

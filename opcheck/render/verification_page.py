@@ -47,9 +47,7 @@ def write_shared(verification: Verification) -> Iterator[Block]:
         ("machine", verification.machine),
     )
     yield Table(("", "version"), rows)
-    yield Lines(
-        ("This text contains names, files and lines of the model: read it before you share it.",)
-    )
+    yield Lines(("This text contains names, files and lines of the model: read it before you share it.",))
     yield from document(verification)
 
 

@@ -59,9 +59,7 @@ def cut(text: str, lines: int = 1, tail: str = "") -> TextSpan:
     return TextSpan(text + tail, "dim", lines=lines, tail=tail)
 
 
-def limit_rows(
-    rows: Sequence[tuple[str, str, str]], room: int, flag: str
-) -> Iterator[tuple[str, Words]]:
+def limit_rows(rows: Sequence[tuple[str, str, str]], room: int, flag: str) -> Iterator[tuple[str, Words]]:
     """Yield as many rows as there is room for; the last counts the others.
 
     A long text gets a second line while there is room.

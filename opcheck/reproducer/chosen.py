@@ -45,9 +45,7 @@ class ChosenFinding(Record, frozen=True, kw_only=True):
         if self.calls is None or self.calls.status == "unsupported":
             return False
         statements = [self.report.statements.get(name) for name in self.statement_names]
-        return any(
-            statement is not None and statement.effect == "wrong_result" for statement in statements
-        )
+        return any(statement is not None and statement.effect == "wrong_result" for statement in statements)
 
     @property
     def statement_names(self) -> tuple[str, ...]:

@@ -85,9 +85,7 @@ def make(chosen: ChosenFinding) -> TriedProgram:
         return _report_untried(chosen, (), f"Not tried here: its tensors take {filesize(size)}.")
     schema, problem = _schema(calls.op)
     if problem:
-        return _report_untried(
-            chosen, (), f"Not tried: {installed} has no {calls.op} to call ({problem})."
-        )
+        return _report_untried(chosen, (), f"Not tried: {installed} has no {calls.op} to call ({problem}).")
     _check_files(calls.op, [parameter.name for parameter in schema if "str" in parameter.type])
     if not _is_listed(calls.op, chosen.report.target.torch):
         release = f"torch {chosen.report.target.torch}"
@@ -150,17 +148,13 @@ def expectation(chosen: ChosenFinding, raised: str = "") -> tuple[str, ...]:
     return (prints or (calls.because if calls else chosen.finding.message),)
 
 
-def _report_untried(
-    chosen: ChosenFinding, schema: Sequence[Parameter], reason: str
-) -> TriedProgram:
+def _report_untried(chosen: ChosenFinding, schema: Sequence[Parameter], reason: str) -> TriedProgram:
     expected = expectation(chosen)
     text = write(chosen, schema, FILLS[0], expected=expected, checked=(reason,))
     return TriedProgram(text=text, on_cpu=None, emulated=None, notes=(reason,), expected=expected)
 
 
-def _first_that_runs(
-    chosen: ChosenFinding, schema: Sequence[Parameter], path: Path
-) -> tuple[str, str]:
+def _first_that_runs(chosen: ChosenFinding, schema: Sequence[Parameter], path: Path) -> tuple[str, str]:
     """Return the first filling that lets the program run on the CPU; else how it failed with the first."""
     problems = []
     for fill in FILLS:

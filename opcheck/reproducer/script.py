@@ -77,14 +77,10 @@ def nbytes(example: Example) -> int:
     size = example.arguments.get("size")
     numbers = [n for n in size if isinstance(n, int)] if isinstance(size, tuple) else [0]
     result = min(math.prod(abs(number) for number in numbers), 1 << 63) * DTYPES["float64"].itemsize
-    return result + sum(
-        math.prod(tensor.shape) * DTYPES[tensor.dtype].itemsize for tensor in example.inputs
-    )
+    return result + sum(math.prod(tensor.shape) * DTYPES[tensor.dtype].itemsize for tensor in example.inputs)
 
 
-def _header(
-    chosen: ChosenFinding, expected: Sequence[str], checked: Sequence[str]
-) -> Iterator[str]:
+def _header(chosen: ChosenFinding, expected: Sequence[str], checked: Sequence[str]) -> Iterator[str]:
     report = chosen.report
     variable = "1" if report.target.cpu_fallback else "0"
     finding, calls = chosen.finding, chosen.calls
@@ -108,9 +104,7 @@ def _header(
     ]
     for text in texts:
         margin = "  " if text.startswith("  ") else ""
-        lines = textwrap.wrap(
-            text, _WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False
-        )
+        lines = textwrap.wrap(text, _WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
         yield from (f"# {line}" for line in lines) if lines else ["#"]
 
 

@@ -130,7 +130,5 @@ def followed_threads(modes: Modes) -> Iterator[None]:
 
         return submit_to(pool, run_simulated, *args, **kwargs)
 
-    with replace_attributes(
-        [(threading.Thread, "start", start), (ThreadPoolExecutor, "submit", submit)]
-    ):
+    with replace_attributes([(threading.Thread, "start", start), (ThreadPoolExecutor, "submit", submit)]):
         yield

@@ -52,9 +52,7 @@ def out_of_reach() -> Iterator[None]:
 @contextlib.contextmanager
 def cover_device_functions() -> Iterator[None]:
     """Let ``torch._C``'s functions of the device raise OutsideError, whatever torch is built for."""
-    with replace_attributes(
-        [(*door, unreachable(door.name)) for door in backend.device_functions()]
-    ):
+    with replace_attributes([(*door, unreachable(door.name)) for door in backend.device_functions()]):
         yield
 
 

@@ -36,9 +36,7 @@ class TargetReads:
         #: libraries that were imported before the simulation: what they read at import is unknown
         self.imported_before: set[str] = set()
         #: the first place and answer of each query of a library, by library, query and its details
-        self.of_libraries: dict[
-            tuple[str, Callable[..., Any], tuple[Hashable, ...]], tuple[str, Any]
-        ] = {}
+        self.of_libraries: dict[tuple[str, Callable[..., Any], tuple[Hashable, ...]], tuple[str, Any]] = {}
         #: versions of torch by their readers: an object for each reader, and the numbers read from them
         self.versions: dict[tuple[type, Any, str], Any] = {}
         self.numbers: list[Any] = []
@@ -69,9 +67,7 @@ class TargetReads:
         """Return what applies to the target without recording it; the code that uses the value queries for itself."""
         return decide(self.targets[-1])
 
-    def record_answer(
-        self, decide: Callable[..., Answer], *details: Hashable, answer: Answer
-    ) -> None:
+    def record_answer(self, decide: Callable[..., Answer], *details: Hashable, answer: Answer) -> None:
         """Record an answer; a fork for another target answers again, and was made because its answers are equal."""
         self.answers.setdefault((decide, details), answer)
 
@@ -89,8 +85,7 @@ class TargetReads:
         for settle in self.settle:
             settle()
         return self.fallback <= {_value(target)} and all(
-            decide(target, *details) == answer
-            for (decide, details), answer in list(self.answers.items())
+            decide(target, *details) == answer for (decide, details), answer in list(self.answers.items())
         )
 
 
@@ -153,7 +148,4 @@ class TargetQueries:
     def answered_alike(self, counterpart: Target) -> bool:
         """Return whether another target gives the same answers to all queries so far."""
         # A copy: another thread of the program may still ask.
-        return all(
-            decide(counterpart, *details) == answer
-            for (decide, details), answer in list(self._answers.items())
-        )
+        return all(decide(counterpart, *details) == answer for (decide, details), answer in list(self._answers.items()))

@@ -47,20 +47,13 @@ def find_offer(node: ast.AST | None, scanned: Scanned) -> Device | None:
         node = node.values[-1]
     elif isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == 1:
         node = node.elts[0]
-    elif isinstance(
-        node, ast.ListComp
-    ):  # [torch.device(i) for i in range(torch.cuda.device_count())]
-        is_each = any(
-            scanned.dotted_name(part) == "torch.cuda.device_count"
-            for part in walk(node.generators[0].iter)
-        )
+    elif isinstance(node, ast.ListComp):  # [torch.device(i) for i in range(torch.cuda.device_count())]
+        is_each = any(scanned.dotted_name(part) == "torch.cuda.device_count" for part in walk(node.generators[0].iter))
         return Device("cuda:?", is_object=True) if is_each else None
     return read_device(node, scanned)
 
 
-def read_choice(
-    first: ast.AST | None, second: ast.AST | None, scanned: Scanned
-) -> tuple[Device, Device] | None:
+def read_choice(first: ast.AST | None, second: ast.AST | None, scanned: Scanned) -> tuple[Device, Device] | None:
     """Return both devices if the first or the second is CUDA and the other is the CPU."""
     one, other = read_device(first, scanned), read_device(second, scanned)
     if one is None or other is None or is_cuda(one.text) == is_cuda(other.text):
@@ -135,9 +128,7 @@ def choose_device(cuda: str, scanned: Scanned, write: Callable[[str], Edit]) -> 
 
 def asks_cuda(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether an expression is a call of ``torch.cuda.is_available``."""
-    return (
-        isinstance(node, ast.Call) and scanned.dotted_name(node.func) == "torch.cuda.is_available"
-    )
+    return isinstance(node, ast.Call) and scanned.dotted_name(node.func) == "torch.cuda.is_available"
 
 
 def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> str:
@@ -216,9 +207,7 @@ def _means_the_same(value: ast.expr, place: ast.expr, scanned: Scanned) -> bool:
     program = scanned.program
     here, there = program.scope(place), program.scope(value)
     names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
-    return here is there or all(
-        program.bound_in(here, name) is program.bound_in(there, name) for name in names
-    )
+    return here is there or all(program.bound_in(here, name) is program.bound_in(there, name) for name in names)
 
 
 def _asks(test: ast.expr, scanned: Scanned, mps: str, depth: int) -> tuple[str, bool]:
@@ -232,16 +221,8 @@ def _asks(test: ast.expr, scanned: Scanned, mps: str, depth: int) -> tuple[str, 
         return " and ".join(text for text, _ in parts), any(asked for _, asked in parts)
     if isinstance(test, (ast.Name, ast.Attribute)):
         value = scanned.program.only_value(test) if depth else None
-        if (
-            value is not None
-            and isinstance(value, (ast.Call, ast.BoolOp))
-            and about_cuda(value, scanned)
-        ):
-            return (
-                _asks(value, scanned, mps, depth - 1)
-                if _means_the_same(value, test, scanned)
-                else ("", False)
-            )
+        if value is not None and isinstance(value, (ast.Call, ast.BoolOp)) and about_cuda(value, scanned):
+            return _asks(value, scanned, mps, depth - 1) if _means_the_same(value, test, scanned) else ("", False)
         return scanned.text(test), False
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         if about_cuda(test.operand, scanned) and isinstance(test.operand, ast.Call):

@@ -367,9 +367,7 @@ class Reader:
             self.found.problems.append(source.problem("too_deep", "nested too deeply", shown))
         # The other files are read, and the exit code shows the failure.
         except Exception as error:  # noqa: BLE001
-            reason = (
-                f"opcheck failed at this file, please report it: {type(error).__name__}: {error}"
-            )
+            reason = f"opcheck failed at this file, please report it: {type(error).__name__}: {error}"
             self.found.problems.append(source.problem("failed", reason, shown))
         else:
             self.found.counts[file.kind] += 1
@@ -380,11 +378,7 @@ class Reader:
             # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py, preprocess).
             is_toml = file.path.suffix == ".toml"
             lines = split_lines(text) if is_toml else text.splitlines()
-            check = (
-                scan_requirements.check_pyproject(text)
-                if is_toml
-                else scan_requirements.check_lines(lines)
-            )
+            check = scan_requirements.check_pyproject(text) if is_toml else scan_requirements.check_lines(lines)
             hits = [(find_missing_packages, hit) for hit in check]
         except UnicodeDecodeError as error:
             raise UnreadableError(source.problem("undecodable", str(error), shown)) from error
@@ -445,10 +439,7 @@ class Reader:
                 continue
             first, line = getattr(hit.node, "lineno", 1), _line(hit.node)
             last = getattr(hit.node, "end_lineno", None) or first
-            if (
-                silencers.find(rule.id, first, last)
-                or self.ignores.reason(rule.id, file=shown) is not None
-            ):
+            if silencers.find(rule.id, first, last) or self.ignores.reason(rule.id, file=shown) is not None:
                 self.found.ignored += 1
                 continue
             function = program.function(hit.node) if program else ""
@@ -475,15 +466,11 @@ class Reader:
         pairs.sort(key=lambda pair: pair[0])
         self.found.findings += [finding for _, finding in pairs]
 
-    def _check_comment(
-        self, comment: Comment, unused_codes: Iterable[str]
-    ) -> Iterator[ScanFinding]:
+    def _check_comment(self, comment: Comment, unused_codes: Iterable[str]) -> Iterator[ScanFinding]:
         """The findings about a comment itself."""
         # A comment for a rule that was not selected, or for a rule of the audit, is not unused.
         unused = [
-            code
-            for code in unused_codes
-            if not code.startswith("OC1") and (code in self.chosen or code not in BY_ID)
+            code for code in unused_codes if not code.startswith("OC1") and (code in self.chosen or code not in BY_ID)
         ]
         nothing = f"ignores {', '.join(unused) or 'nothing'}, which is not found on this line"
         unexplained = f"ignores {', '.join(comment.codes) or 'nothing'} without a reason"
@@ -500,9 +487,7 @@ class Reader:
         for rule, message, hint, is_wrong in wrong:
             if is_wrong and rule.id in self.chosen:
                 fix = f"none: {rule.no_fix}"
-                yield ScanFinding(
-                    fix=fix, rule=rule.id, severity=rule.severity, message=message, hint=hint
-                )
+                yield ScanFinding(fix=fix, rule=rule.id, severity=rule.severity, message=message, hint=hint)
 
 
 def _line(node: ast.AST) -> int:
@@ -532,8 +517,7 @@ class _RuleTable(dict[tuple[type[ast.AST] | str | None, ...], tuple[ScanRule, ..
         self[key] = tuple(
             rule
             for rule in self._rules
-            if kind in rule.nodes
-            and (kind not in rule.names or not rule.names[kind].isdisjoint(names))
+            if kind in rule.nodes and (kind not in rule.names or not rule.names[kind].isdisjoint(names))
         )
         return self[key]
 

@@ -94,9 +94,7 @@ class FileQuestions:
         #: by block or expression, how many of its first parts do not stop the program
         self._passed: dict[tuple[ast.AST, str], int] = {}
 
-    def _once(
-        self, question: tuple[object, ...], find: Callable[..., Answer], *arguments: object
-    ) -> Answer:
+    def _once(self, question: tuple[object, ...], find: Callable[..., Answer], *arguments: object) -> Answer:
         """Return the answer; it is computed once, unless it used a provisional answer."""
         if question in self._settled:
             return self._settled[question]  # type: ignore[return-value]  # what find returned
@@ -115,9 +113,7 @@ class FileQuestions:
         values = self._guard(node, unknown, self._find, node)
         return values if len(values) <= _MOST else unknown
 
-    def _guard(
-        self, question: object, provisional: Answer, find: Callable[..., Answer], *arguments: object
-    ) -> Answer:
+    def _guard(self, question: object, provisional: Answer, find: Callable[..., Answer], *arguments: object) -> Answer:
         """Return the answer to a question; the provisional one while the question is open, or too deep."""
         answers: dict[object, Answer] = self._guarded
         if question in answers:
@@ -136,9 +132,7 @@ class FileQuestions:
         """Return the only value of an expression, or UNKNOWN."""
         # With the type, because 1, 1.0 and True are equal; not by repr, which refuses a number of
         # 5,000 digits.
-        constants = {
-            (type(value.constant), value.constant): value.constant for value in self.values(node)
-        }
+        constants = {(type(value.constant), value.constant): value.constant for value in self.values(node)}
         return next(iter(constants.values())) if len(constants) == 1 else UNKNOWN
 
     def cuda(self, node: ast.expr | None) -> Value | None:
@@ -257,9 +251,7 @@ class FileQuestions:
             answers = {compare_device(kind, left, right)}
         else:
             try:
-                answers = {
-                    bool(_COMPARE[kind](first, second)) for first in left for second in right
-                }
+                answers = {bool(_COMPARE[kind](first, second)) for first in left for second in right}
             except TypeError:
                 return None
         answer = answers.pop() if len(answers) == 1 else None
@@ -358,9 +350,7 @@ class FileQuestions:
         truth = self.truth(statement.test)
         return truth is not None and leaves(statement.body if truth else statement.orelse)
 
-    def _stops_before(
-        self, place: NodePlace, parts: Sequence[Part], stops: Callable[[Part], bool]
-    ) -> bool:
+    def _stops_before(self, place: NodePlace, parts: Sequence[Part], stops: Callable[[Part], bool]) -> bool:
         """Return whether an earlier part keeps the program from reaching the child."""
         block = (place.parent, place.field)
         keeps = True
@@ -378,14 +368,11 @@ class FileQuestions:
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             return field == "body" and self._is_empty(loop.iter)
         # What a comprehension goes over is evaluated in any case.
-        return field != "generators" and self._once(
-            ("filtered", loop), self._filters_all, loop.generators
-        )
+        return field != "generators" and self._once(("filtered", loop), self._filters_all, loop.generators)
 
     def _filters_all(self, generators: Sequence[ast.comprehension]) -> bool:
         return any(
-            self._is_empty(part.iter) or any(self.truth(test) is False for test in part.ifs)
-            for part in generators
+            self._is_empty(part.iter) or any(self.truth(test) is False for test in part.ifs) for part in generators
         )
 
     def _is_empty(self, node: ast.expr) -> bool:
@@ -437,8 +424,7 @@ class FileQuestions:
 
     def _is_script(self) -> bool:
         return any(
-            isinstance(statement, ast.If)
-            and any(names(part, "__name__") for part in ast.walk(statement.test))
+            isinstance(statement, ast.If) and any(names(part, "__name__") for part in ast.walk(statement.test))
             for statement in self.program.tree.body
         )
 

@@ -60,10 +60,7 @@ class FileChange(NamedTuple):
         mark = "\ufeff" * (self.encoding == "utf-8-sig")
         before = _of_patch(mark + self.before) if self.before else []
         lines = unified_diff(before, _of_patch(mark + self.after), first, name)
-        return "".join(
-            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            for line in lines
-        )
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def _of_patch(text: str) -> list[str]:
@@ -193,18 +190,14 @@ class _Fixer:
     def changes(self) -> list[FileChange]:
         """Return the changed and the new files; two links may lead to one file."""
         by_target = {
-            _target(path): FileChange(
-                _target(path), before, self.contents[path].decode(name), name, self._counts[path]
-            )
+            _target(path): FileChange(_target(path), before, self.contents[path].decode(name), name, self._counts[path])
             for path, (before, name) in self._texts.items()
         }
         changes, plan = [*by_target.values()], self._plan
         if plan is not None:
             helpers_of = ((each, plan.by_file.get(each.path)) for each in changes)
             used = {each.path for each, own in helpers_of if own and own.statement in each.after}
-            changes += [
-                FileChange(each.path, "", helpers.TEXT) for each in plan.new if used & each.users
-            ]
+            changes += [FileChange(each.path, "", helpers.TEXT) for each in plan.new if used & each.users]
         return changes
 
 
@@ -270,9 +263,7 @@ def _text(content: bytes, file: FoundFile) -> tuple[str, str]:
 
 
 def _refuse_fix(path: Path, reason: str) -> source.UnreadableError:
-    return source.UnreadableError(
-        source.problem("not_fixed", f"not fixed: {reason}", path.as_posix())
-    )
+    return source.UnreadableError(source.problem("not_fixed", f"not fixed: {reason}", path.as_posix()))
 
 
 def _target(path: Path) -> Path:
@@ -299,9 +290,7 @@ def _change(
         if any(not each.path.is_symlink() and each.path.resolve() == target for each in files):
             return "", "", "", Counter()
         if path not in named:
-            raise _refuse_fix(
-                path, "it is a link to a file outside of the given paths; name that file"
-            )
+            raise _refuse_fix(path, "it is a link to a file outside of the given paths; name that file")
     before, name = _text(proposals[0].content, file)
     if file.kind == "notebook":
         after, count = _notebook(before, proposals, path)
@@ -336,14 +325,10 @@ def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
     """The edits of a fix, by the helper if the file has it."""
     if helper is None or not fix.helper_edits:
         return fix.edits
-    return tuple(
-        edit._replace(text=edit.text.replace("{helper}", helper.call)) for edit in fix.helper_edits
-    )
+    return tuple(edit._replace(text=edit.text.replace("{helper}", helper.call)) for edit in fix.helper_edits)
 
 
-def _apply_all(
-    lines: list[str], chosen: list[tuple[str, tuple[Edit, ...]]]
-) -> tuple[str, Counter[str]]:
+def _apply_all(lines: list[str], chosen: list[tuple[str, tuple[Edit, ...]]]) -> tuple[str, Counter[str]]:
     changed, applied = apply(lines, [edits for _, edits in chosen])
     # Those that overlap come in the next round.
     return changed, Counter(chosen[number][0] for number in applied)
@@ -447,10 +432,7 @@ def _covers_magic(edits: Iterable[Edit], text: str) -> bool:
     """Return whether edits replace lines of IPython's own syntax, which the rules do not see."""
     lines = list(zip(split_lines(text), without_magics(text), strict=True))
     return any(
-        line != plain
-        for edit in edits
-        if edit[:2] != edit[2:4]
-        for line, plain in lines[edit.line - 1 : edit.end_line]
+        line != plain for edit in edits if edit[:2] != edit[2:4] for line, plain in lines[edit.line - 1 : edit.end_line]
     )
 
 

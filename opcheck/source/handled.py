@@ -74,9 +74,7 @@ def _names_mps(node: ast.AST, scanned: Scanned) -> bool:
 def _find_mps(scanned: Scanned) -> set[ast.AST]:
     """Find the names and short texts about MPS, with the nodes around each up to the innermost choice."""
     nodes_about_mps: set[ast.AST] = set()
-    if scanned.lines and not any(
-        "mps" in line.lower() or "accelerator" in line for line in scanned.lines
-    ):
+    if scanned.lines and not any("mps" in line.lower() or "accelerator" in line for line in scanned.lines):
         return nodes_about_mps
     for node in scanned.program.nodes:
         if not _is_mps(_word(node)):
@@ -111,9 +109,7 @@ def _has_case(node: ast.AST, scanned: Scanned) -> bool:
         )
     if not isinstance(node, (ast.If, ast.While)):
         return False
-    if _names_mps(node.test, scanned) or any(
-        _says_so(each, scanned) for each in (*node.body, *node.orelse)
-    ):
+    if _names_mps(node.test, scanned) or any(_says_so(each, scanned) for each in (*node.body, *node.orelse)):
         return True
     # A loop, not a recursion: a chain may have thousands of branches.
     while len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
@@ -138,9 +134,7 @@ def _is_beside(statement: ast.If, scanned: Scanned) -> bool:
         return False
     around = block[max(0, place.position - 1) : place.position + 2]
     return any(
-        isinstance(each, ast.If)
-        and _names_mps(each.test, scanned)
-        and not about_cuda(each.test, scanned)
+        isinstance(each, ast.If) and _names_mps(each.test, scanned) and not about_cuda(each.test, scanned)
         for each in around
     )
 
@@ -194,9 +188,7 @@ def _keys(statement: ast.stmt, scanned: Scanned) -> Iterator[tuple[ast.AST, str]
 
 def _is_update(value: ast.expr | None, name: str) -> bool:
     parts = walk(value) if value is not None else ()
-    return any(
-        isinstance(part, (ast.Name, ast.Attribute)) and ast.unparse(part) == name for part in parts
-    )
+    return any(isinstance(part, (ast.Name, ast.Attribute)) and ast.unparse(part) == name for part in parts)
 
 
 def _bound_for_mps(scanned: Scanned) -> dict[tuple[ast.AST, str], list[_Bound]]:

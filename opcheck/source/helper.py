@@ -70,15 +70,11 @@ class Plan(NamedTuple):
     new: Sequence[New]
 
 
-def plan(
-    proposals: Iterable[Proposal], files: Sequence[FoundFile], contents: Mapping[Path, bytes]
-) -> Plan:
+def plan(proposals: Iterable[Proposal], files: Sequence[FoundFile], contents: Mapping[Path, bytes]) -> Plan:
     """Decide for each file whether its choices call a helper, and in which file the helper is."""
     lines, places = _places(proposals)
     project_files = {file.path for file in files}
-    programs = {
-        path: program for path in places if (program := _program(path, contents)) is not None
-    }
+    programs = {path: program for path in places if (program := _program(path, contents)) is not None}
     by_file: dict[Path, Helper] = {}
     groups: dict[Path, list[Path]] = {}
     searched = sorted(project_files) if places else ()
@@ -110,9 +106,7 @@ def plan(
         # The home that most places can import from comes first, so that a repository gets one helper.
         home = max(groups, key=lambda each: sum(places[path] for path in groups[each]))
         paths = groups.pop(home)
-        groups = {
-            each: left for each in groups if (left := [p for p in groups[each] if p not in paths])
-        }
+        groups = {each: left for each in groups if (left := [p for p in groups[each] if p not in paths])}
         file = _free(home, project_files)
         if file is None or sum(places[path] for path in paths) < _ENOUGH:
             continue
@@ -224,18 +218,12 @@ def _call(path: Path, home: Path, helper: _Existing, program: Program) -> Helper
     # The file may have the very same import.
     if program.imports.get(helper.name) == f"{module}.{helper.name}":
         return Helper(_write_call(helper.name, is_object=helper.is_object), "")
-    name = next(
-        (name for name in (helper.name, *_NAMES) if name not in taken), f"opcheck_{helper.name}"
-    )
+    name = next((name for name in (helper.name, *_NAMES) if name not in taken), f"opcheck_{helper.name}")
     alias = "" if name == helper.name else f" as {name}"
-    return Helper(
-        _write_call(name, is_object=helper.is_object), f"from {module} import {helper.name}{alias}"
-    )
+    return Helper(_write_call(name, is_object=helper.is_object), f"from {module} import {helper.name}{alias}")
 
 
-def _existing(
-    path: Path, contents: Mapping[Path, bytes], project_files: set[Path]
-) -> Iterable[_Existing]:
+def _existing(path: Path, contents: Mapping[Path, bytes], project_files: set[Path]) -> Iterable[_Existing]:
     """The functions of a file that choose a device and know MPS; not in a file that imports from the project."""
     content = read_content(path, contents) if path.suffix == ".py" else b""
     may_choose = all(word in content for word in (b"mps", b"device", b"def "))
@@ -308,8 +296,6 @@ def add_import(after: str, helper: Helper) -> str:
         line = sum(1 for _ in itertools.takewhile(lambda text: text.startswith("#"), lines[:2]))
     text = helper.statement
     if text.startswith("\n"):  # a function, with two blank lines below it
-        blank = len(
-            list(itertools.takewhile(lambda following: not following.strip(), lines[line:]))
-        )
+        blank = len(list(itertools.takewhile(lambda following: not following.strip(), lines[line:])))
         text += "\n" * max(0, 2 - blank)
     return apply(lines, [(insert_line(line + 1, text),)])[0]

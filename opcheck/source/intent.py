@@ -19,9 +19,7 @@ _PROCESSES = re.compile(r"ddp|fsdp|dist|world_size|n_?ranks?$", re.IGNORECASE)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: The number of statements at the beginning of a branch that may be an assertion.
 _FIRST = 3
-_FUNCTION = re.compile(
-    r"ddp|distributed|init_dist|main_worker|deepspeed|nccl|offload", re.IGNORECASE
-)
+_FUNCTION = re.compile(r"ddp|distributed|init_dist|main_worker|deepspeed|nccl|offload", re.IGNORECASE)
 
 _SETS_UP = re.compile(r"init_dist|distributed|nccl", re.IGNORECASE)
 _COLLECTIVES = frozenset(
@@ -101,8 +99,7 @@ def _exchanges(function: ast.AST, program: Program) -> bool:
         and last(part.func) in _COLLECTIVES
         and program.dotted_name(part.func).startswith("torch.distributed.")
         and not any(
-            isinstance(place.parent, ast.If) and _has_flag(place.parent.test)
-            for _, place in program.ancestors(part)
+            isinstance(place.parent, ast.If) and _has_flag(place.parent.test) for _, place in program.ancestors(part)
         )
         for part in ast.walk(function)
     )
@@ -132,18 +129,14 @@ def _ends_for_one(statement: ast.stmt) -> bool:
     is_one = isinstance(compared, ast.Constant) and compared.value in {0, 1, 2}
     is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     return (is_one or is_not) and any(
-        isinstance(part, (ast.Name, ast.Attribute)) and _PROCESSES.search(last(part))
-        for part in ast.walk(test)
+        isinstance(part, (ast.Name, ast.Attribute)) and _PROCESSES.search(last(part)) for part in ast.walk(test)
     )
 
 
 def _demands(statement: ast.stmt) -> bool:
     """Return whether a statement asserts that there is CUDA."""
     names = ast.walk(statement.test) if isinstance(statement, ast.Assert) else ()
-    return any(
-        isinstance(part, (ast.Name, ast.Attribute)) and "cuda" in last(part).lower()
-        for part in names
-    )
+    return any(isinstance(part, (ast.Name, ast.Attribute)) and "cuda" in last(part).lower() for part in names)
 
 
 def _has_flag(test: ast.expr) -> bool:

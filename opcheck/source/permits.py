@@ -31,9 +31,7 @@ _NARROW = {"bfloat16", "float", "half"}
 _DEEPEST = 3
 
 
-def filter_fixes(
-    hits: Sequence[tuple[ScanRule, Hit]], scanned: Scanned
-) -> Iterator[tuple[ScanRule, Hit]]:
+def filter_fixes(hits: Sequence[tuple[ScanRule, Hit]], scanned: Scanned) -> Iterator[tuple[ScanRule, Hit]]:
     """Yield the hits, without the fixes that would raise on a Mac, or would hide why a program cannot run there."""
     later = [
         (rule, hit)
@@ -65,12 +63,8 @@ def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
     pinned = _find_releases(scanned.path.parent) if scanned.path is not None else None
     oldest, newest = pinned or (target, target)
     if min(target, newest) < fix.since:
-        where = (
-            f"torch {target}" if target < fix.since else f"the project's torch, at most {newest},"
-        )
-        reason = (
-            f"{where} lacks what the fix needs: {fix.needs or 'MPS'} came with torch {fix.since}"
-        )
+        where = f"torch {target}" if target < fix.since else f"the project's torch, at most {newest},"
+        reason = f"{where} lacks what the fix needs: {fix.needs or 'MPS'} came with torch {fix.since}"
         return replace(hit, fix=None, no_fix=reason)
     is_safe = oldest >= fix.since
     return hit if is_safe else replace(hit, fix=fix._replace(applicability="unsafe"))
@@ -159,9 +153,7 @@ def keeper(scanned: Scanned) -> Callable[[Hit], Fix | None]:
     @functools.cache
     def statements() -> frozenset[tuple[int, int]]:
         nodes = scanned.program.nodes
-        return frozenset(
-            (node.lineno, node.col_offset) for node in nodes if isinstance(node, ast.stmt)
-        )
+        return frozenset((node.lineno, node.col_offset) for node in nodes if isinstance(node, ast.stmt))
 
     def with_comments(edit: Edit) -> Edit | None:
         replaced = scanned.lines[edit.line - 1 : edit.end_line] if edit[:2] != edit[2:4] else ()

@@ -241,9 +241,7 @@ class Program:
         scope, first = self.scope(node), True
         while True:
             # Methods do not see the names of their class.
-            if (first or not isinstance(scope, ast.ClassDef)) and (
-                bindings := self._bindings.get((scope, node.id))
-            ):
+            if (first or not isinstance(scope, ast.ClassDef)) and (bindings := self._bindings.get((scope, node.id))):
                 return bindings
             if scope is self.tree:
                 return []

@@ -46,9 +46,7 @@ class Scanned:
     project: Project | None = None
     _answers: dict[tuple[object, ...], object] = field(default_factory=dict)
 
-    def once(
-        self, question: tuple[object, ...], find: Callable[..., Answer], *arguments: object
-    ) -> Answer:
+    def once(self, question: tuple[object, ...], find: Callable[..., Answer], *arguments: object) -> Answer:
         """Return what ``find`` returns; it is called once for a file, not at each node."""
         if question not in self._answers:
             self._answers[question] = find(*arguments)
@@ -146,9 +144,7 @@ class _Declaration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 _FILE = Path(__file__).with_name("rules.toml")
-_DECLARED = msgspec.convert(
-    documents.from_toml(documents.read_text(_FILE)), dict[str, _Declaration]
-)
+_DECLARED = msgspec.convert(documents.from_toml(documents.read_text(_FILE)), dict[str, _Declaration])
 _TEXTS = {name: text for each in _DECLARED.values() for name, text in each.texts.items()}
 
 
@@ -217,11 +213,7 @@ def argument(call: ast.Call, position: int | None, *names: str) -> ast.expr | No
         if keyword.arg in names:
             return keyword.value
     arguments = call.args if position is not None else []
-    if (
-        position is None
-        or position >= len(arguments)
-        or any(isinstance(arg, ast.Starred) for arg in arguments)
-    ):
+    if position is None or position >= len(arguments) or any(isinstance(arg, ast.Starred) for arg in arguments):
         return None
     return arguments[position]
 

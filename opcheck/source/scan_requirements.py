@@ -58,9 +58,7 @@ def check_pyproject(text: str) -> Iterator[Hit]:
     yield from _check(in_pyproject(text), split_lines(text), is_quoted=True)
 
 
-def _check(
-    wanted: Iterable[tuple[str, int, Severity]], lines: list[str], *, is_quoted: bool = False
-) -> Iterator[Hit]:
+def _check(wanted: Iterable[tuple[str, int, Severity]], lines: list[str], *, is_quoted: bool = False) -> Iterator[Hit]:
     for text, number, severity in wanted:
         for hit in judge(text, number, severity):
             yield replace(hit, fix=_fix(text, lines[number - 1], number, is_quoted=is_quoted))
@@ -88,9 +86,7 @@ def in_pyproject(text: str) -> Iterator[tuple[str, int, Severity]]:
     extras = project.get("optional-dependencies", {})
     _expect(extras, dict, "project.optional-dependencies is not a table")
     lines = _find_quotes(text)
-    listed: list[tuple[str, Any, Severity]] = [
-        ("dependencies", project.get("dependencies", []), "error")
-    ]
+    listed: list[tuple[str, Any, Severity]] = [("dependencies", project.get("dependencies", []), "error")]
     listed += [(f"optional-dependencies.{extra}", extras[extra], "warning") for extra in extras]
     for key, wanted, severity in listed:
         _expect(wanted, list, f"project.{key} is not a list")
@@ -126,9 +122,7 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     wanted = Requirement(text)
     name = canonicalize_name(wanted.name)
     package = packages().by_name.get(name)
-    build = next(
-        (spec.version for spec in wanted.specifier if _CUDA_BUILD.search(spec.version)), ""
-    )
+    build = next((spec.version for spec in wanted.specifier if _CUDA_BUILD.search(spec.version)), "")
     if package is None and not _NVIDIA.fullmatch(name) and not build:
         return
     if wanted.marker is not None and not wanted.marker.evaluate(_MAC):
@@ -211,9 +205,7 @@ def _requirements(folder: Path) -> Iterator[str]:
         # The scan itself reports a requirement file that cannot be read.
         with contextlib.suppress(source.UnreadableError, OSError, ValueError):
             text = source.read_bytes(path, path.as_posix()).decode("utf-8-sig")
-            requirements = (
-                in_pyproject(text) if path.suffix == ".toml" else in_lines(split_lines(text))
-            )
+            requirements = in_pyproject(text) if path.suffix == ".toml" else in_lines(split_lines(text))
             yield from [each[0] for each in requirements]
 
 
@@ -228,23 +220,17 @@ def _lines(text: str) -> list[Version]:
         public = SpecifierSet(",".join(parts))
     except (InvalidRequirement, InvalidSpecifier, RecursionError):
         return []
-    return [
-        line for line in _LINES if any(public.contains(f"{line}.{patch}") for patch in _PATCHES)
-    ]
+    return [line for line in _LINES if any(public.contains(f"{line}.{patch}") for patch in _PATCHES)]
 
 
 # -- checks YAML files: the devices in configurations of programs, and the packages of conda environments ------
 
 #: A key and its value, in block style or inside of ``{...}``: ``model.device: cuda:0``.
-_ENTRY = re.compile(
-    r"""(?:^\s*(?:-\s+)*|[{,]\s*)["']?([\w.-]+)["']?\s*:\s+["']?([\w.:-]+)["']?\s*(?=$|[,}#])"""
-)
+_ENTRY = re.compile(r"""(?:^\s*(?:-\s+)*|[{,]\s*)["']?([\w.-]+)["']?\s*:\s+["']?([\w.:-]+)["']?\s*(?=$|[,}#])""")
 _DECIDES = "the program that reads the file decides what its values mean"
 #: The line above a text of several lines, which is no setting.
 _TEXT = re.compile(r"[:-]\s+[|>][+-]?\d?[+-]?\s*(#.*)?$")
-_PACKAGE = re.compile(
-    r"""^\s*-\s+["']?(?:[\w./-]+::)?([\w.-]+)\s*([=<>!~ ][^"'#]*)?["']?\s*(#.*)?$"""
-)
+_PACKAGE = re.compile(r"""^\s*-\s+["']?(?:[\w./-]+::)?([\w.-]+)\s*([=<>!~ ][^"'#]*)?["']?\s*(#.*)?$""")
 _PIP = re.compile(r"^(\s*)-\s+pip\s*:\s*$")
 _OF_CUDA = read_words("conda_of_cuda")
 
@@ -262,9 +248,7 @@ class _Setting(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 _SETTINGS = msgspec.convert(
-    documents.from_toml(documents.read_text(Path(__file__).with_name("configurations.toml")))[
-        "settings"
-    ],
+    documents.from_toml(documents.read_text(Path(__file__).with_name("configurations.toml")))["settings"],
     tuple[_Setting, ...],
 )
 #: Accelerators other than MPS: a strategy of several processes is then no finding.
@@ -279,9 +263,7 @@ def check_configuration(text: str, path: Path) -> Iterator[tuple[ScanRule, Hit]]
     for number, key, value, block in [*_settings(lines)]:
         for each in _SETTINGS:
             is_named = re.fullmatch(each.key, key.rpartition(".")[2])
-            if not (is_named and re.fullmatch(each.value, value)) or (
-                each.beside and each.beside.isdisjoint(block)
-            ):
+            if not (is_named and re.fullmatch(each.value, value)) or (each.beside and each.beside.isdisjoint(block)):
                 continue
             if each.rule == find_nccl.id and block.get("accelerator") in _NOT_MPS:
                 continue

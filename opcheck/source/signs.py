@@ -22,10 +22,7 @@ _HIDDEN = re.compile(
     "|".join(
         (
             r"\\(?:x[4-7]|u00[4-7]|U000000[4-7]|1[0-7][0-7]|N\{LATIN)",
-            *(
-                rf"""{head}["']\s*\\?\s*\w?["']{"cuda"[len(head) :]}"""
-                for head in ("c", "C", "cu", "Cu", "cud", "Cud")
-            ),
+            *(rf"""{head}["']\s*\\?\s*\w?["']{"cuda"[len(head) :]}""" for head in ("c", "C", "cu", "Cu", "cud", "Cud")),
         )
     )
 )
@@ -89,8 +86,7 @@ def has_words(rule: ScanRule, text: str) -> bool:
     """Return whether a text has a word of a rule; True for a rule without words."""
     searches = _searches(rule.id)
     return not searches or any(
-        plain in text and all(each.search(text) for each in expressions)
-        for plain, expressions in searches
+        plain in text and all(each.search(text) for each in expressions) for plain, expressions in searches
     )
 
 
@@ -101,8 +97,7 @@ def rules_for(text: str, target: Target) -> list[ScanRule]:
     return [
         rule
         for rule in RULES
-        if rule.applies(target)
-        and (rule.carried or not (rule.words and ascii_only) or has_words(rule, text))
+        if rule.applies(target) and (rule.carried or not (rule.words and ascii_only) or has_words(rule, text))
     ]
 
 
@@ -138,9 +133,7 @@ def carriers(program: Program, mac: FileQuestions, carrying: Collection[str]) ->
             defaults = (*arguments.defaults, *arguments.kw_defaults)
             if any(default is not None and _carries(default, mac) for default in defaults):
                 carrying_names.add(scope or name)
-    carrying_names |= {
-        name for name, full in program.imports.items() if full.rpartition(".")[2] in carrying
-    }
+    carrying_names |= {name for name, full in program.imports.items() if full.rpartition(".")[2] in carrying}
     return carrying_names
 
 

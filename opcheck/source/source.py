@@ -68,9 +68,7 @@ class GitIgnores:
     @functools.cached_property
     def _tracked_files(self) -> frozenset[str]:
         """The files that git has in its index, and their folders: git follows them in spite of .gitignore."""
-        top = next(
-            (each for each in (self._root, *self._root.parents) if (each / ".git").exists()), None
-        )
+        top = next((each for each in (self._root, *self._root.parents) if (each / ".git").exists()), None)
         try:
             content = documents.read(top / ".git" / "index", _LARGEST_INDEX) if top else b""
         except documents.DocumentError:
@@ -292,9 +290,7 @@ def read_bytes(path: Path, shown: str) -> bytes:
             raise UnreadableError(problem("not_a_file", "not a regular file", shown))
         limit = _LARGEST.get(path.suffix, _LARGEST_OTHER)
         if status.st_size > limit:
-            raise UnreadableError(
-                problem("too_large", f"{status.st_size:,} bytes: more than {limit:,}", shown)
-            )
+            raise UnreadableError(problem("too_large", f"{status.st_size:,} bytes: more than {limit:,}", shown))
         # The limit is repeated here: a file that the kernel makes up has no size, and any may have been replaced.
         return documents.read(path, limit)
     except FileNotFoundError as error:  # a link to nothing, or a file that has just been removed

@@ -36,9 +36,7 @@ def compare_device(kind: type[ast.cmpop], left: list[object], right: list[object
 
 def names(node: ast.AST, name: str) -> bool:
     """Return whether a node is a name, or an attribute, of this name."""
-    return (isinstance(node, ast.Name) and node.id == name) or (
-        isinstance(node, ast.Attribute) and node.attr == name
-    )
+    return (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
 
 
 def last(node: ast.expr) -> str:
@@ -122,9 +120,7 @@ def find_caught(handler: ast.ExceptHandler) -> set[str]:
 
 def tells_failure(node: ast.AST) -> bool:
     """Return whether a part of a handler raises, or prints the traceback: the program has failed there."""
-    return isinstance(node, ast.Raise) or (
-        isinstance(node, ast.Attribute) and node.attr in {"print_exc", "format_exc"}
-    )
+    return isinstance(node, ast.Raise) or (isinstance(node, ast.Attribute) and node.attr in {"print_exc", "format_exc"})
 
 
 def leaves(block: list[ast.stmt]) -> bool:

@@ -44,9 +44,7 @@ class ModuleStack:
         self.raised_in = ""
         self._thread = _Thread()
         self._names: dict[int, str] | None = None
-        self._names_below: weakref.WeakKeyDictionary[torch.nn.Module, dict[int, str]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._names_below: weakref.WeakKeyDictionary[torch.nn.Module, dict[int, str]] = weakref.WeakKeyDictionary()
 
     def name(self) -> str:
         """Return the innermost module: its path, or its class where it has none; empty where no module runs."""

@@ -184,9 +184,7 @@ def describe_raise(error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{display_path(error.filename)}:{error.lineno}: {(error.text or '').strip()}"
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)
-    ]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)]
     own = [frame for frame in frames if is_own_code(frame.filename)]
     if not frames:
         return ""
@@ -217,9 +215,7 @@ def statement(filename: str, line: int) -> str:
 @functools.cache
 def _statements(filename: str) -> tuple[tuple[int, int, ast.stmt], ...]:
     nodes = ast.walk(parse_source(filename))
-    return tuple(
-        (node.lineno, _last_line(node), node) for node in nodes if isinstance(node, ast.stmt)
-    )
+    return tuple((node.lineno, _last_line(node), node) for node in nodes if isinstance(node, ast.stmt))
 
 
 def _last_line(node: ast.stmt) -> int:
@@ -265,19 +261,14 @@ def is_handled(kind: type[BaseException], frame: FrameType | None) -> bool:
     Of each statement the first handler that catches the type decides.
     """
     own = {each.__name__ for each in kind.__mro__}
-    return any(
-        next((goes_on for names, goes_on in guard.handlers if names & own), False)
-        for guard in _guards(frame)
-    )
+    return any(next((goes_on for names, goes_on in guard.handlers if names & own), False) for guard in _guards(frame))
 
 
 def _guards(frame: FrameType | None) -> Iterator[_Guard]:
     """Yield the statements with handlers that this frame and those that called it are in."""
     while frame is not None:
         filename = frame.f_code.co_filename
-        yield from (
-            guard for guard in _handlers(filename) if guard.first <= frame.f_lineno <= guard.last
-        )
+        yield from (guard for guard in _handlers(filename) if guard.first <= frame.f_lineno <= guard.last)
         if filename.startswith(_RUNS):
             break
         frame = frame.f_back

@@ -28,9 +28,7 @@ _MOST_VALUES = 4 << 20
 #: The first number of a pickle that torch wrote before 1.6 (torch/serialization.py, MAGIC_NUMBER).
 _LEGACY = 0x1950A86A20F9469CFC6C
 #: Storages by their class, and dtypes by their name.
-_STORAGES = {f"torch.{cpp_name(name)}Storage": name for name in DTYPES} | {
-    f"torch.{name}": name for name in DTYPES
-}
+_STORAGES = {f"torch.{cpp_name(name)}Storage": name for name in DTYPES} | {f"torch.{name}": name for name in DTYPES}
 _UNTYPED = "torch.storage.UntypedStorage"
 _REBUILDS = "torch._utils._rebuild_"
 #: Functions whose first argument is a tensor, or the arguments of one.
@@ -81,28 +79,18 @@ def read(stream: BinaryIO, size: int) -> StoredFile:
 
 
 def _of_archive(archive: zipfile.ZipFile, size: int) -> StoredFile:
-    members = {
-        info.filename.partition("/")[2] or info.filename: info for info in archive.infolist()
-    }
+    members = {info.filename.partition("/")[2] or info.filename: info for info in archive.infolist()}
     pickle = members.get("data.pkl")
     if pickle is None:
         raise DocumentError("it has no member data.pkl, as torch.save writes it")
     machine = _OpcodeStack()
     machine.run(io.BytesIO(read_member(archive, pickle, _LONGEST)))
-    stored = {
-        name.removeprefix("data/"): info
-        for name, info in members.items()
-        if name.startswith("data/")
-    }
+    stored = {name.removeprefix("data/"): info for name, info in members.items() if name.startswith("data/")}
     found = _collect_tensors(machine)
     for key, storage in found.storages.items():
         info = stored.get(key)
         claimed = storage.elements * DTYPES[storage.dtype].itemsize
-        if (
-            info is None
-            or claimed > info.file_size
-            or info.header_offset + info.compress_size > size
-        ):
+        if info is None or claimed > info.file_size or info.header_offset + info.compress_size > size:
             has = "no member" if info is None else f"a member of {info.file_size:,} bytes"
             raise DocumentError(f"storage {key[:40]!r} claims {claimed:,} bytes, and has {has}")
     return found.file("pt")
@@ -118,9 +106,7 @@ def _of_pickles(content: bytes, size: int) -> StoredFile:
             machine.run(stream)
     found = _collect_tensors(machine)
     if found.nbytes() > size:
-        raise DocumentError(
-            f"its storages claim {found.nbytes():,} bytes, and the file has {size:,}"
-        )
+        raise DocumentError(f"its storages claim {found.nbytes():,} bytes, and the file has {size:,}")
     return found.file("pt")
 
 
@@ -279,9 +265,7 @@ def _call(function: Any, arguments: Any) -> Any:
 
 def _storage(identity: Any) -> Any:
     """Return the storage of a persistent identity: ``("storage", class, key, location, elements)``."""
-    if not (
-        isinstance(identity, tuple) and len(identity) >= _STORAGE_PARTS and identity[0] == "storage"
-    ):
+    if not (isinstance(identity, tuple) and len(identity) >= _STORAGE_PARTS and identity[0] == "storage"):
         return None
     _, kind, key, location, elements = identity[:_STORAGE_PARTS]
     dtype = _STORAGES.get(str(kind), "uint8" if kind == _UNTYPED else "")
@@ -305,9 +289,7 @@ class _TensorCollection:
         """Note a tensor; the first tensor of a storage has its bytes."""
         if len(self.tensors) >= MOST_TENSORS:
             raise DocumentError(f"it has more than {MOST_TENSORS:,} tensors")
-        sizes = (
-            [size for size in shape if isinstance(size, int)] if isinstance(shape, tuple) else []
-        )
+        sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, tuple) else []
         is_new = storage.key not in self.storages
         self.storages.setdefault(storage.key, storage)
         nbytes = storage.elements * DTYPES[storage.dtype].itemsize if is_new else 0
@@ -331,17 +313,13 @@ def _collect_tensors(machine: _OpcodeStack) -> _TensorCollection:
     while waiting:
         name, value = waiting.pop()
         if isinstance(value, _PickledCall) and value.name.startswith(_REBUILDS):
-            storage = next(
-                (each for each in value.arguments if isinstance(each, _StorageReference)), None
-            )
+            storage = next((each for each in value.arguments if isinstance(each, _StorageReference)), None)
             if storage is not None:
                 shape = next((each for each in value.arguments[2:] if isinstance(each, tuple)), ())
                 named = (_STORAGES.get(each) for each in value.arguments if isinstance(each, str))
                 found.add(name, storage, shape, next(filter(None, named), storage.dtype))
                 continue
-        if isinstance(value, (dict, list, tuple, _PickledCall)) and not isinstance(
-            value, _StorageReference
-        ):
+        if isinstance(value, (dict, list, tuple, _PickledCall)) and not isinstance(value, _StorageReference):
             if id(value) in seen:
                 continue
             seen.add(id(value))
@@ -357,9 +335,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}.{key}".lstrip("."), item) for key, item in value.items())
     elif isinstance(value, _PickledCall):
         is_wrapper = value.name.startswith(_WRAPPERS)
-        yield from (
-            (name, item) for item in (value.arguments[:1] if is_wrapper else value.arguments)
-        )
+        yield from ((name, item) for item in (value.arguments[:1] if is_wrapper else value.arguments))
         yield from ((name, item) for item in value.state)
     else:
         yield from ((f"{name}[{index}]", item) for index, item in enumerate(value))

@@ -51,9 +51,7 @@ def read_safetensors(stream: BinaryIO, size: int, *, is_whole: bool = True) -> S
     """
     (length,) = struct.unpack("<Q", stream.read(8).ljust(8, b"\xff"))
     if length > min(size - 8, LONGEST):
-        raise DocumentError(
-            f"its header has {length:,} bytes by its first eight, and the file {max(size - 8, 0):,}"
-        )
+        raise DocumentError(f"its header has {length:,} bytes by its first eight, and the file {max(size - 8, 0):,}")
     header = documents.from_json(stream.read(length), dict[str, msgspec.Raw])
     if len(header) > MOST_TENSORS:
         raise DocumentError(f"it names more than {MOST_TENSORS:,} tensors")
@@ -126,9 +124,7 @@ def read_gguf(stream: BinaryIO, size: int) -> StoredFile:
         raise DocumentError(f"its version of GGUF is {number}; 2 and 3 are read")
     count, values = cursor.unpack(f"{order}Q"), cursor.unpack(f"{order}Q")
     if count * _SMALLEST_TENSOR + values * _SMALLEST_VALUE > size or count > MOST_TENSORS:
-        raise DocumentError(
-            f"it claims {count:,} tensors and {values:,} values, more than its {size:,} bytes can have"
-        )
+        raise DocumentError(f"it claims {count:,} tensors and {values:,} values, more than its {size:,} bytes can have")
     if values > _MOST_VALUES:
         raise DocumentError(f"it claims {values:,} values")
     metadata = {}
@@ -159,9 +155,7 @@ def _gguf_value(cursor: Cursor, order: str, kind: int) -> Any:
     if kind == _STRING:
         return _gguf_string(cursor, order)
     if kind != _ARRAY:
-        raise DocumentError(
-            f"a value of its metadata has the type {kind}, which GGUF does not have"
-        )
+        raise DocumentError(f"a value of its metadata has the type {kind}, which GGUF does not have")
     inner, length = cursor.unpack(f"{order}I"), cursor.unpack(f"{order}Q")
     if inner in _NUMBERS:
         cursor.skip(length * struct.calcsize(f"={_NUMBERS[inner]}"))
@@ -369,9 +363,7 @@ def read_exported(archive: zipfile.ZipFile, stream: BinaryIO) -> StoredFile:
     return StoredFile("pt2", tuple(tensors), {})
 
 
-def _read_configuration(
-    archive: zipfile.ZipFile, info: zipfile.ZipInfo, paths: dict[str, int]
-) -> list[StoredTensor]:
+def _read_configuration(archive: zipfile.ZipFile, info: zipfile.ZipInfo, paths: dict[str, int]) -> list[StoredTensor]:
     content = read_member(archive, info, _CONFIGURATION_LONGEST)
     tensors = []
     for name, weight in documents.from_json(content, _Configuration).config.items():
@@ -392,11 +384,7 @@ def _member(stream: BinaryIO, info: zipfile.ZipInfo) -> tuple[BinaryIO, int]:
     header = stream.read(30)
     if len(header) < 30 or header[:4] != b"PK\x03\x04":
         raise DocumentError(f"{info.filename[:80]} has no header")
-    start = (
-        info.header_offset
-        + 30
-        + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-    )
+    start = info.header_offset + 30 + sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
 
     def fetch(offset: int, count: int) -> bytes:
         stream.seek(start + offset)

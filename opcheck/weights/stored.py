@@ -84,9 +84,7 @@ def check_spans(spans: Sequence[tuple[int, int, str]], end: int) -> None:
     before = 0
     for first, last, name in sorted(spans):
         if last > end:
-            raise DocumentError(
-                f"the data of {name[:80]!r} ends at byte {last:,}, and the file has {end:,} for data"
-            )
+            raise DocumentError(f"the data of {name[:80]!r} ends at byte {last:,}, and the file has {end:,} for data")
         if first < before and last > first:
             raise DocumentError(f"the data of {name[:80]!r} overlaps that of another tensor")
         before = max(before, last)

@@ -37,10 +37,7 @@ _INSTALLED = tuple(
     str(path) + os.sep
     for path in {
         Path(__file__).resolve().parents[1],
-        *(
-            Path(sysconfig.get_paths()[name])
-            for name in ("stdlib", "platstdlib", "purelib", "platlib")
-        ),
+        *(Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
         *map(Path, [*site.getsitepackages(), site.getusersitepackages()]),
     }
 )
@@ -165,9 +162,7 @@ def collect(notes: Path, files: Iterable[str]) -> Dependencies:
         try:
             name, *was = about
             file = Path(name).name  # a TypeError for a value that is no text
-            value, same = (
-                _file_seen(name, was) if kind == "file" and was != [None] else (*was, True)
-            )
+            value, same = _file_seen(name, was) if kind == "file" and was != [None] else (*was, True)
             if not same or seen.setdefault((kind, name), value) != value:
                 problems.append(f"{file} was changed meanwhile")
         except (TypeError, ValueError):  # user code can write to the file
@@ -217,9 +212,9 @@ class _Writer:
         content = (json.dumps(line) + "\n").encode()
         # User code may have closed the descriptor, together with those of the answers, or the disk may be full.
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(self._descriptor), self._file) and os.write(
-                self._descriptor, content
-            ) == len(content):
+            if os.path.samestat(os.fstat(self._descriptor), self._file) and os.write(self._descriptor, content) == len(
+                content
+            ):
                 return
         with contextlib.suppress(OSError):
             os.truncate(self._path, 0)

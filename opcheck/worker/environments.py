@@ -61,9 +61,7 @@ class Wanted(Record, frozen=True, kw_only=True):
 def folder() -> Path:
     """Return where environments are kept: next to the wheels (``OPCHECK_CACHE``), else in the user's cache."""
     named = os.environ.get("OPCHECK_CACHE")
-    return (Path(named) if named else Path.home() / ".cache" / "opcheck" / "wheels").parent / (
-        "environments"
-    )
+    return (Path(named) if named else Path.home() / ".cache" / "opcheck" / "wheels").parent / ("environments")
 
 
 def interpreter(wanted: Wanted, progress: Callable[[str], None] | None = None) -> str:
@@ -134,9 +132,7 @@ def resolve(libraries: Sequence[str]) -> LockedEnvironment:
     return lock
 
 
-def locked_interpreter(
-    packages: tuple[str, ...], progress: Callable[[str], None] | None = None
-) -> str:
+def locked_interpreter(packages: tuple[str, ...], progress: Callable[[str], None] | None = None) -> str:
     """Return the Python of the environment with these packages, which is made if it is not there.
 
     Raises:
@@ -202,11 +198,7 @@ def _obtain(
 
 
 def _python(place: Path) -> Path:
-    return (
-        place
-        / ("Scripts" if os.name == "nt" else "bin")
-        / ("python.exe" if os.name == "nt" else "python")
-    )
+    return place / ("Scripts" if os.name == "nt" else "bin") / ("python.exe" if os.name == "nt" else "python")
 
 
 def _commands(place: Path, wanted: Wanted) -> Iterator[list[list[str]]]:
@@ -276,9 +268,7 @@ _SETTINGS = {
 
 def _index_settings() -> dict[str, str]:
     """Return the variables of an installer: where pip's name an index, uv's do, too."""
-    named = {
-        name: os.environ[of_pip] for name, of_pip in _SETTINGS.items() if os.environ.get(of_pip)
-    }
+    named = {name: os.environ[of_pip] for name, of_pip in _SETTINGS.items() if os.environ.get(of_pip)}
     return {**named, **os.environ}
 
 

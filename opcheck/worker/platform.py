@@ -596,9 +596,7 @@ def default_memory() -> int:
 
 def out_of_memory(error: BaseException) -> bool:
     """Return whether an allocation of Python or of torch's CPU allocator failed (c10/core/impl/alloc_cpu.cpp)."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
 
 
 def _measure_reserved() -> int | None:

@@ -210,11 +210,7 @@ class LineReader:
             alive = self._alive()
             ready, _, _ = select.select([self._pipe], [], [], min(left, _LOOK))
             if ready:
-                return (
-                    os.read(self._pipe, _CHUNK)
-                    if isinstance(self._pipe, int)
-                    else self._pipe.recv(_CHUNK)
-                )
+                return os.read(self._pipe, _CHUNK) if isinstance(self._pipe, int) else self._pipe.recv(_CHUNK)
             if not alive:
                 return b""
 
@@ -228,9 +224,7 @@ class OutputTail:
         pass_on: called with each part as it comes.
     """
 
-    def __init__(
-        self, stream: IO[bytes], most: int, pass_on: Callable[[bytes], None] | None = None
-    ) -> None:
+    def __init__(self, stream: IO[bytes], most: int, pass_on: Callable[[bytes], None] | None = None) -> None:
         self._stream = stream
         self._most = most
         self._pass_on = pass_on
@@ -296,9 +290,7 @@ class Finished(NamedTuple):
     late: bool
 
 
-def run(
-    command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None
-) -> Finished:
+def run(command: Sequence[str], seconds: float, *, environment: Mapping[str, str] | None = None) -> Finished:
     """Run a program with an empty stdin until it or its time ends; nothing that it started is left.
 
     Args:

@@ -128,9 +128,7 @@ def failure_of(error: BaseException, subject: str) -> WorkFailure:
     """Convert an exception: opcheck's own keeps its three lines, any other becomes a CaptureError of ``subject``."""
     if isinstance(error, OpcheckError):
         name = type(error).__name__
-        return WorkFailure(
-            error=name, message=error.message, context=error.context, hint=error.hint
-        )
+        return WorkFailure(error=name, message=error.message, context=error.context, hint=error.hint)
     text = " ".join(f"{type(error).__name__}: {error_text(error)}".split())
     return WorkFailure(
         error=CaptureError.__name__,
@@ -148,7 +146,5 @@ def error_of(failure: WorkFailure) -> OpcheckError:
 
 #: The exceptions that a child may name: user code can write that name.
 _ERRORS = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, OpcheckError)
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OpcheckError)
 }

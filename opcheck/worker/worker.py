@@ -120,9 +120,7 @@ class Worker(Generic[Request, Answer]):
         interpreter: str = "",
     ) -> None:
         flags = ("--torch",) if torch else ()
-        self._command = python(
-            "-m", "opcheck.worker.child", *flags, function, interpreter=interpreter
-        )
+        self._command = python("-m", "opcheck.worker.child", *flags, function, interpreter=interpreter)
         self._answer = answer
         self._environment = environment or {}
         self._show_output = show_output
@@ -230,9 +228,7 @@ class Worker(Generic[Request, Answer]):
             self._printed = OutputTail(child.process.stderr, _TAIL, pass_on)
         return self._child, self._lines
 
-    def _error(
-        self, kind: Literal["late", "garbled", "died"], text: str, stage: str
-    ) -> WorkerError:
+    def _error(self, kind: Literal["late", "garbled", "died"], text: str, stage: str) -> WorkerError:
         printed = self._printed
         code = self.end()
         last = last_line(printed.text()) if printed is not None else ""
@@ -277,9 +273,7 @@ def run_program(
     Returns:
         The exit code of the process; negative where a signal ended it.
     """
-    command = python(
-        "-m", "opcheck.worker.child", "--program", function, str(file), interpreter=interpreter
-    )
+    command = python("-m", "opcheck.worker.child", "--program", function, str(file), interpreter=interpreter)
     stderr = subprocess.PIPE if pass_on else None
     child = Child(command, environment, group=False, stderr=stderr)
     stream = child.process.stderr

@@ -75,9 +75,7 @@ def compare(recording: Recording, macos: str, *, without: str = "") -> Iterator[
                 raises, because = _predict(info.runs[kind].get(dtype), target, lists)
                 why = of_cpu.why(kind, name, dtype) if expected == "xfail" else ""
                 predicted = None if why else raises
-                yield Pair(
-                    recording.line, kind, name, dtype, expected, predicted, why or because, raises
-                )
+                yield Pair(recording.line, kind, name, dtype, expected, predicted, why or because, raises)
 
 
 def _predict(run: Run | None, target: Target, lists: OpLists) -> tuple[bool | None, str]:
@@ -95,9 +93,7 @@ def _predict(run: Run | None, target: Target, lists: OpLists) -> tuple[bool | No
     return False, ""
 
 
-def _first(
-    judged: Iterable[tuple[OpCall, Verdict]], kinds: frozenset[tuple[str, str | None]]
-) -> str | None:
+def _first(judged: Iterable[tuple[OpCall, Verdict]], kinds: frozenset[tuple[str, str | None]]) -> str | None:
     for call, verdict in judged:
         if (verdict.status, verdict.kind) in kinds:
             return f"{call.op}: {verdict.because}"

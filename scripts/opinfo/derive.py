@@ -69,8 +69,7 @@ def _row(info: Info, reached: Mapping[str, set[str]], number: Mapping[str, int])
 
 def _states(states: Mapping[str, str]) -> dict[str, Any]:
     by_state = {
-        state: _letters(dtype for dtype, value in states.items() if value == state)
-        for state in ("xfail", "skip")
+        state: _letters(dtype for dtype, value in states.items() if value == state) for state in ("xfail", "skip")
     }
     return {state: letters for state, letters in by_state.items() if letters}
 
@@ -94,9 +93,7 @@ def _reached(info: Info) -> dict[str, set[str]]:
     return results
 
 
-def composites(
-    recordings: Sequence[Recording], read: Mapping[str, str], earlier: Sequence[EarlierBody]
-) -> str:
+def composites(recordings: Sequence[Recording], read: Mapping[str, str], earlier: Sequence[EarlierBody]) -> str:
     """The text of op_lists/composites.json.  An entry stands where the value changes.
 
     Args:
@@ -122,9 +119,7 @@ def composites(
     }
     parts = [
         f"{json.dumps(title)}:{{\n"
-        + ",\n".join(
-            f"{json.dumps(name)}:{_compact(value)}" for name, value in sorted(table.items())
-        )
+        + ",\n".join(f"{json.dumps(name)}:{_compact(value)}" for name, value in sorted(table.items()))
         + "\n}"
         for title, table in (("apis", apis), ("composites", tables))
     ]
@@ -170,9 +165,7 @@ def main() -> int:
     """Derive every file from the recordings on this machine; 1 if there is none."""
     recordings = [store.read(line) for line in store.recorded()]
     if not recordings:
-        print(
-            f"no recordings in {store.cache()}: python -m scripts.run_opinfo_all", file=sys.stderr
-        )
+        print(f"no recordings in {store.cache()}: python -m scripts.run_opinfo_all", file=sys.stderr)
         return 1
     place = data_directory()
     (place / DIRECTORY).mkdir(exist_ok=True)
@@ -182,9 +175,7 @@ def main() -> int:
         print(f"{DIRECTORY}/{recording.line}.json: {len(text)} bytes")
     oldest = min(Version.parse(recording.line) for recording in recordings)
     releases, _ = read_releases(place / "releases.yaml")
-    read = {
-        release.line: release.torch for release in releases if Version.parse(release.line) < oldest
-    }
+    read = {release.line: release.torch for release in releases if Version.parse(release.line) < oldest}
     text = composites(recordings, read, earlier_bodies(place))
     write_text(place / SAMPLED.name, text)
     print(f"{SAMPLED.name}: {len(text)} bytes")

@@ -63,9 +63,7 @@ def load(directory: Path | None = None) -> tuple[Explanation, ...]:
 
 def explain(pair: Pair, explanations: Sequence[Explanation]) -> str | None:
     """The class of the first explanation that names the pair."""
-    return next(
-        (explanation.class_ for explanation in explanations if explanation.named_by(pair)), None
-    )
+    return next((explanation.class_ for explanation in explanations if explanation.named_by(pair)), None)
 
 
 def check(apart: Sequence[Pair], explanations: Sequence[Explanation]) -> list[str]:

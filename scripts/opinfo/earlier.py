@@ -63,9 +63,7 @@ class WrittenBody(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def torch(self) -> Span:
         """The releases that the entry covers."""
-        since, until = (
-            None if end is None else Version.parse(end) for end in (self.since, self.until)
-        )
+        since, until = (None if end is None else Version.parse(end) for end in (self.since, self.until))
         return Span(since=since, until=until)
 
     def covers(self, op: str) -> bool:

@@ -42,9 +42,7 @@ def run_in_forks(
                 yield from run_in_forks(some, work, answer, died, chunk=half, seconds=seconds)
 
 
-def in_processes(
-    work: Callable[[Item], Answer], items: Iterable[Item], number: int = 1
-) -> list[Answer]:
+def in_processes(work: Callable[[Item], Answer], items: Iterable[Item], number: int = 1) -> list[Answer]:
     """Return what a function returns for each item, each in a process of its own that has imported nothing before."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(number, mp_context=spawn, max_tasks_per_child=1) as pool:

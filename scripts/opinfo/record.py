@@ -233,9 +233,7 @@ def _with_gradient(op: Any, first: Any, args: Any, kwargs: Any, watch: Watch) ->
         for tensor in (out if isinstance(out, (list, tuple)) else [out])
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad
     ]
-    inputs = [
-        tensor for tensor in flat((first, args, kwargs)) if tensor.requires_grad and tensor.is_leaf
-    ]
+    inputs = [tensor for tensor in flat((first, args, kwargs)) if tensor.requires_grad and tensor.is_leaf]
     if not outputs or not inputs:
         return
     # The gradients come from outside, so that no reduction of ours is among the calls.

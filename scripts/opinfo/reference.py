@@ -57,8 +57,5 @@ def write(torch: str, rows: Mapping[str, Mapping[str, Mapping[str, Sequence[str]
         lines.append(f"{reason}:\n")
         for kind, by_name in rows[reason].items():
             lines.append(f"  {kind}:\n" if by_name else f"  {kind}: {{}}\n")
-            lines += [
-                f"    {json.dumps(name)}: [{', '.join(dtypes)}]\n"
-                for name, dtypes in sorted(by_name.items())
-            ]
+            lines += [f"    {json.dumps(name)}: [{', '.join(dtypes)}]\n" for name, dtypes in sorted(by_name.items())]
     (data_directory() / FILE).write_text("".join(lines), encoding="utf-8")

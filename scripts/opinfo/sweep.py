@@ -43,9 +43,7 @@ def read_rows(path: Path, kind: type[AnyRow]) -> dict[str, AnyRow]:
     return {row.op: row for row in rows}
 
 
-def sweep(
-    path: Path, kind: type[AnyRow], ops: Sequence[Any], attempt: Callable[[Any], AnyRow], only: str
-) -> None:
+def sweep(path: Path, kind: type[AnyRow], ops: Sequence[Any], attempt: Callable[[Any], AnyRow], only: str) -> None:
     """Try the operators that are not kept, or those whose name matches ``only``, and keep what comes of them."""
     done = read_rows(path, kind)
     wanted = [op for op in ops if (re.search(only, key(op)) if only else key(op) not in done)]

@@ -81,9 +81,7 @@ class GraphConvolutions(nn.Module):
         self.first, self.second = nn.Linear(1433, 16), nn.Linear(16, 7)
 
     def forward(self, x: Tensor, adjacency: Tensor) -> Tensor:
-        hidden = functional.dropout(
-            functional.relu(adjacency @ self.first(x)), training=self.training
-        )
+        hidden = functional.dropout(functional.relu(adjacency @ self.first(x)), training=self.training)
         return functional.log_softmax(adjacency @ self.second(hidden), dim=1)
 
 

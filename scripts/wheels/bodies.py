@@ -46,10 +46,7 @@ def bodies(image: Image, operators: Iterable[str]) -> dict[str, tuple[str, ...]]
         for at in unboxed(image, registration):
             if rank <= entries.get(name, (len(KEYS), 0))[0]:
                 entries[name] = rank, at
-    return {
-        name: tuple(sorted(_called(image, at, named) - {name}))
-        for name, (_, at) in sorted(entries.items())
-    }
+    return {name: tuple(sorted(_called(image, at, named) - {name})) for name, (_, at) in sorted(entries.items())}
 
 
 def _called(image: Image, entry: int, named: dict[str, str]) -> set[str]:

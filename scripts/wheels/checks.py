@@ -21,9 +21,7 @@ _MPS_SOURCE = re.compile(r"/mps/|MPS")
 #: The start of a path in PyTorch's tree, whatever the build machine's folder was.
 _TREE = re.compile(r"(?:aten/src/|c10/|torch/(?:csrc|include)/).*")
 #: A text that mentions MPS counts anywhere: the compiler may keep a message apart from its path.
-_MENTIONS_MPS = re.compile(
-    r"\bMPS|_mps\b|\bmps\b|\bMetal\b|mac ?OS ?X?[_ ]?\d|macOS", re.IGNORECASE
-)
+_MENTIONS_MPS = re.compile(r"\bMPS|_mps\b|\bmps\b|\bMetal\b|mac ?OS ?X?[_ ]?\d|macOS", re.IGNORECASE)
 _TWO_WORDS = re.compile(r"[A-Za-z]{2,}.* .*[A-Za-z]{2,}|[A-Za-z]{2,} [A-Za-z]|[A-Za-z]{4,} ")
 #: Parts of a message that are too short to look like a message.
 _PREFIX = re.compile(r"MPS[:,]? |(?:on|in|by|for|to) (?:the )?MPS[.:]? ?")
@@ -189,9 +187,7 @@ def _printed(image: Image, strings: dict[int, str]) -> Iterator[Text]:
                     yield Text(strings[target], in_tree(path), name, line)
 
 
-def _place(
-    words: NDArray[np.uint32], at: int, named: list[tuple[int, str]]
-) -> tuple[str, int | None]:
+def _place(words: NDArray[np.uint32], at: int, named: list[tuple[int, str]]) -> tuple[str, int | None]:
     """Return the path that belongs to the message at an address, and the line number next to it.
 
     The code puts path, line and message into registers before a single call; earlier calls join a
@@ -204,9 +200,7 @@ def _place(
     place, path = (same or after[:1] or named[-1:])[0]
     low, high = _block(words, place)
     # MOVZ w2, #imm16 (no shift), 0 10 100101 00 imm16 Rd: the third argument of torchCheckFail.
-    lines = {
-        int(word) >> 5 & 0xFFFF for word in words[low:high] if int(word) & 0xFFE0001F == 0x52800002
-    }
+    lines = {int(word) >> 5 & 0xFFFF for word in words[low:high] if int(word) & 0xFFE0001F == 0x52800002}
     return path, lines.pop() if len(lines) == 1 else None
 
 

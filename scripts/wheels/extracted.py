@@ -75,9 +75,7 @@ def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...
     return (*spans, (since, None)) if since is not None else tuple(spans)
 
 
-def with_release(
-    old: Extracted, line: str, places: Iterable[Text], users: Mapping[str, Iterable[str]]
-) -> Extracted:
+def with_release(old: Extracted, line: str, places: Iterable[Text], users: Mapping[str, Iterable[str]]) -> Extracted:
     """Return the texts with those of a release added; they replace the release's earlier texts.
 
     The recorded place of a text in a function is that in the newest release that holds it, whatever the
@@ -123,8 +121,7 @@ def dump_texts(extracted: Extracted) -> str:
     """Return the text of texts.json: one message or function per line, sorted."""
     texts, operators = (
         ",\n".join(
-            f"{json.dumps(key, ensure_ascii=False)}: "
-            f"{json.dumps(row, ensure_ascii=False, separators=(',', ':'))}"
+            f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(row, ensure_ascii=False, separators=(',', ':'))}"
             for key, row in sorted(rows.items())
         )
         for rows in (extracted.texts, extracted.operators)
@@ -154,10 +151,7 @@ def stands(text: str, present: Sequence[str]) -> bool:
     A piece may lie within a single text or be a join of whole texts, because C++ joins the parts of a
     message when it prints it.  A value that the statement spells out (a dtype) may lie between them.
     """
-    return all(
-        any(piece in whole for whole in present) or _joined(piece, present)
-        for piece in fragments(text)
-    )
+    return all(any(piece in whole for whole in present) or _joined(piece, present) for piece in fragments(text))
 
 
 def _joined(piece: str, present: Sequence[str]) -> bool:
@@ -182,9 +176,7 @@ def claims(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
             yield statement, statement.error.text
 
 
-def unfounded(
-    statements: Iterable[Statement], extracted: Extracted
-) -> Iterator[tuple[Statement, tuple[str, ...]]]:
+def unfounded(statements: Iterable[Statement], extracted: Extracted) -> Iterator[tuple[Statement, tuple[str, ...]]]:
     """Return the statements that claim a text in releases that do not hold it, with these releases."""
     texts = {line: present(extracted, line) for line in extracted.releases}
     for statement, text in claims(statements):

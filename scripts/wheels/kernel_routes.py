@@ -19,9 +19,7 @@ from scripts.wheels.routes import DTYPE, Code
 _FOLLOWED = re.compile(r"_+ZZ?NK?R?2at|__ZNSt3__1|_?OUTLINED_FUNCTION|_+Z.*_block_invoke")
 #: Their calls are the same for every operator.  TensorIterator casts inputs on the CPU only
 #: (aten/src/ATen/TensorIterator.cpp, compute_types).
-_LEFT = re.compile(
-    r"TensorIterator|DispatchStub|2at3cpu|2at4meta|2at8internal|2at7Context|2at4impl|Functionalization"
-)
+_LEFT = re.compile(r"TensorIterator|DispatchStub|2at3cpu|2at4meta|2at8internal|2at7Context|2at4impl|Functionalization")
 _GRAPH = re.compile(r"unMPSGraph|executeMPSGraph|MPSCachedGraph")
 #: Operators that make, resize or fill memory and compute nothing: the kernel still decides.
 _MEMORY = re.compile(
@@ -121,9 +119,7 @@ def _follow(code: Code, addresses: Iterable[int], known: Mapping[str, set[str]])
     if others:
         return None
     kernels = {
-        name
-        for name in known
-        if {name, f"{name}_"} & strings or any(s.startswith(f"{name}_{{") for s in strings)
+        name for name in known if {name, f"{name}_"} & strings or any(s.startswith(f"{name}_{{") for s in strings)
     }
     texts = sorted(text for text in strings if "not implemented for" in text)
     return Route(tuple(sorted(kernels)), tuple(texts), bool(casting)) if kernels else None

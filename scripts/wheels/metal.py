@@ -27,9 +27,7 @@ _LAYOUT = {
 #: Tile sizes and the like: one kernel is compiled for each.
 _SIZE = re.compile(r"[a-z]{0,8}\d+")
 #: Numbers that are part of an operation's name.
-_NAMED = re.compile(
-    r"(?:exp2|log2|log10|i0|i0e|i1|i1e|[jyk][01]|[123]d|atan2|log1p|expm1|logaddexp2|logical\d)"
-)
+_NAMED = re.compile(r"(?:exp2|log2|log10|i0|i0e|i1|i1e|[jyk][01]|[123]d|atan2|log1p|expm1|logaddexp2|logical\d)")
 #: The placeholder for a dtype in a family's name.
 ANY = "*"
 #: The placeholder for sizes in a family's name.

@@ -38,9 +38,7 @@ MARKS = {
         r"LookUpOrCreateCachedKernel|MPSKernelCache|sourceArrays:destination|leftMatrix:rightMatrix"
         r"|\$encodeToCommandBuffer:source|\$encodeToCommandEncoder"
     ),
-    "copy": re.compile(
-        r"9mps_copy_|13copy_blit_mps|MPSStream4copy|MPSStream13copy_and_sync|MPSStream4fill"
-    ),
+    "copy": re.compile(r"9mps_copy_|13copy_blit_mps|MPSStream4copy|MPSStream13copy_and_sync|MPSStream4fill"),
     "cpu": re.compile(r"^__ZNK2at6Tensor3cpuEv"),
 }
 #: Helpers that prepare arguments of any kernel: what they compute is a part of none in particular.
@@ -94,9 +92,7 @@ class Code:
             for event in run(code, start):
                 if isinstance(event, Address):
                     addresses.add(self.stubs.get(event.value, event.value))
-            self._targets[start] = frozenset(
-                at for at in addresses if at not in inside and self.image.names_at(at)
-            )
+            self._targets[start] = frozenset(at for at in addresses if at not in inside and self.image.names_at(at))
             outside = (at for at in addresses if not self.image.in_text(at))
             texts = {*map(self.image.string, outside), *_immediates(code, self._near)}
             self._texts[start] = frozenset(filter(None, texts))

@@ -104,9 +104,7 @@ def test_a_library_that_was_imported_before_kept_what_it_computed_then(
         made = opcheck.audit(model, torch.randn(2), torch=release, macos="15")
         assert made.headline == headline
         differs = [each.message for each in made.findings if each.rule == "OC123"]
-        assert any("imported_before was imported before" in each for each in differs) is (
-            release == "2.6"
-        )
+        assert any("imported_before was imported before" in each for each in differs) is (release == "2.6")
     del sys.modules["imported_before"]
 
 
@@ -200,9 +198,7 @@ def test_a_notebook_shows_a_fragment_of_html_with_the_headline() -> None:
         ({"torhc": "2.13"}, TypeError, "did you mean torch?"),
     ],
 )
-def test_errors_name_the_keyword_and_not_the_flag(
-    options: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_errors_name_the_keyword_and_not_the_flag(options: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error) as caught:
         opcheck.audit(nn.Linear(2, 2), torch.rand(2), **options)
     assert words in str(caught.value)

@@ -23,9 +23,7 @@ def test_a_library_is_of_the_time_of_the_torch(lists: OpLists, tmp_path: Path) -
 
 def test_a_pin_of_the_project_wins(lists: OpLists, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("transformers==4.50.0  # ours\n-r other.txt\n")
-    wanted = exact.describe_environment(
-        "transformers:BertModel", lists.release("2.9"), lists, tmp_path
-    )
+    wanted = exact.describe_environment("transformers:BertModel", lists.release("2.9"), lists, tmp_path)
     assert wanted.libraries == ("transformers==4.50.0",)
 
 
@@ -72,9 +70,7 @@ def test_what_is_no_requirement_pins_nothing(
 ) -> None:
     (tmp_path / name).write_text(text)
     said: list[str] = []
-    wanted = exact.describe_environment(
-        "timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append
-    )
+    wanted = exact.describe_environment("timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append)
     assert "timm" in wanted.libraries
     assert bool(said) == bool(left_out)
     assert left_out in "".join(said)
@@ -82,16 +78,12 @@ def test_what_is_no_requirement_pins_nothing(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt", "uv.lock"])
-def test_a_pipe_or_a_device_is_left_out_of_the_pins(
-    lists: OpLists, tmp_path: Path, name: str
-) -> None:
+def test_a_pipe_or_a_device_is_left_out_of_the_pins(lists: OpLists, tmp_path: Path, name: str) -> None:
     if sys.platform == "win32":
         raise NotImplementedError
     for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
         make(tmp_path / name)
         said: list[str] = []
-        exact.describe_environment(
-            "timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append
-        )
+        exact.describe_environment("timm:resnet18", lists.release("2.9"), lists, tmp_path, said.append)
         assert said == [f"left out {name}: not a regular file"]
         (tmp_path / name).unlink()

@@ -79,9 +79,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def request(models: Path, name: str, seconds: float = 300.0) -> CaptureRequest:
-    return CaptureRequest(
-        model=f"{models}:{name}", torch="2.13", macos="15.0", inputs=("2x2",), time_limit=seconds
-    )
+    return CaptureRequest(model=f"{models}:{name}", torch="2.13", macos="15.0", inputs=("2x2",), time_limit=seconds)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +91,7 @@ def request(models: Path, name: str, seconds: float = 300.0) -> CaptureRequest:
         ("says", 300, "wrote what is no answer of opcheck's: 'hello'"),
     ],
 )
-def test_it_is_an_error_in_three_lines(
-    models: Path, name: str, seconds: float, message: str
-) -> None:
+def test_it_is_an_error_in_three_lines(models: Path, name: str, seconds: float, message: str) -> None:
     with pytest.raises(CaptureError, match=message) as caught:
         capture(request(models, name, seconds))
     assert len(str(caught.value).splitlines()) <= 3
@@ -109,9 +105,7 @@ def test_a_daemon_does_not_outlive_a_capture_that_works(models: Path) -> None:
     assert gone(int(models.with_name("daemon").read_text()))
 
 
-def test_a_model_cannot_fill_the_memory_of_its_parent(
-    models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_cannot_fill_the_memory_of_its_parent(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "LONGEST_LINE", 1 << 20)
     with pytest.raises(CaptureError, match="a line of more than 1 MiB"):
         capture(request(models, "floods"))
@@ -124,9 +118,7 @@ def test_a_child_names_exceptions_of_opcheck_alone(name: str) -> None:
     assert isinstance(error_of(WorkFailure(error="InputError", message="m")), InputError)
 
 
-def test_the_working_directory_takes_the_place_of_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_working_directory_takes_the_place_of_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("msgspec", "json", "torch", "typing", "opcheck", "yaml", "re", "signal", "enum"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit('imported from here')\n")
     monkeypatch.chdir(tmp_path)
@@ -141,9 +133,7 @@ def test_a_model_imports_its_neighbours_and_what_lies_in_the_working_directory(
     (tmp_path / "far.py").write_text("def f(x):\n    return x + 1\n")
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "near.py").write_text("from far import f\n")
-    (tmp_path / "models" / "net.py").write_text(
-        "from near import f\ndef net(x):\n    return f(x)\n"
-    )
+    (tmp_path / "models" / "net.py").write_text("from near import f\ndef net(x):\n    return f(x)\n")
     monkeypatch.chdir(tmp_path)
     for model in ("models/net.py:net", "far:f"):
         asked = CaptureRequest(model=model, torch="2.13", macos="15.0", inputs=("2x2",))

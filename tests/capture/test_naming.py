@@ -85,9 +85,7 @@ def test_a_bare_name_is_answered_with_the_libraries_that_have_it(
     for spec in ("resnet50", "ResNet-50", "torchvision.models.resnet50"):
         with pytest.raises(ModelLoadError) as caught:
             full_name(spec)
-        assert caught.value.hint == (
-            "opcheck audit torchvision:resnet50 or opcheck audit timm:resnet50"
-        )
+        assert caught.value.hint == ("opcheck audit torchvision:resnet50 or opcheck audit timm:resnet50")
     with pytest.raises(ModelLoadError) as caught:
         full_name("vit_tinny")
     assert caught.value.hint == "did you mean timm:vit_tiny?"
@@ -129,9 +127,7 @@ def test_a_bare_name_of_a_public_model_points_to_its_recipe(
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
-def test_a_file_of_weights_is_named_by_what_it_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_weights_is_named_by_what_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = torch.nn.Linear(2, 2)
     torch.save(module, "module.pt")

@@ -160,9 +160,7 @@ def test_a_model_that_works_whatever_another_one_has_patched(working: Trace) -> 
     assert trace.environment["PYTORCH_ENABLE_MPS_FALLBACK"] == "0"
 
 
-def test_the_same_run_gives_the_same_trace_and_writes_its_graph(
-    behaviours: Path, working: Trace
-) -> None:
+def test_the_same_run_gives_the_same_trace_and_writes_its_graph(behaviours: Path, working: Trace) -> None:
     graph = behaviours.with_name("graph.json")
     assert _capture(behaviours, "works", save_graph=str(graph)) == working
     assert '"op": "aten::linear"' in graph.read_text()
@@ -173,9 +171,7 @@ def test_the_same_run_gives_the_same_trace_and_writes_its_graph(
     ("name", "kind", "message"),
     [
         ("raises", "model_raised", "the model raised ValueError: no good"),
-        pytest.param(
-            "leaves", "model_raised", "the model raised SystemExit: 0", marks=pytest.mark.slow
-        ),
+        pytest.param("leaves", "model_raised", "the model raised SystemExit: 0", marks=pytest.mark.slow),
         pytest.param(
             "asks",
             "model_raised",
@@ -184,9 +180,7 @@ def test_the_same_run_gives_the_same_trace_and_writes_its_graph(
         ),
     ],
 )
-def test_what_ran_before_an_exception_is_kept(
-    behaviours: Path, name: str, kind: str, message: str
-) -> None:
+def test_what_ran_before_an_exception_is_kept(behaviours: Path, name: str, kind: str, message: str) -> None:
     trace = _capture(behaviours, name)
     assert not trace.complete
     assert [call.op for call in trace.calls] == ["aten::linear"]
@@ -215,9 +209,7 @@ def test_a_model_that_hangs_is_ended_at_its_line(behaviours: Path, name: str) ->
         ("crashes", "was ended by SIGSEGV"),
     ],
 )
-def test_a_process_that_dies_is_an_error_in_three_lines(
-    behaviours: Path, name: str, how: str
-) -> None:
+def test_a_process_that_dies_is_an_error_in_three_lines(behaviours: Path, name: str, how: str) -> None:
     with pytest.raises(CaptureError) as caught:
         _capture(behaviours, name)
     lines = str(caught.value).splitlines()
@@ -227,9 +219,7 @@ def test_a_process_that_dies_is_an_error_in_three_lines(
 
 
 def test_a_model_that_eats_memory_is_ended_at_its_line(behaviours: Path) -> None:
-    request = CaptureRequest(
-        model=f"{behaviours}:eats", torch="2.13", macos="15.0", time_limit=1200, memory_limit=0.5
-    )
+    request = CaptureRequest(model=f"{behaviours}:eats", torch="2.13", macos="15.0", time_limit=1200, memory_limit=0.5)
     trace = capture(request)
     assert [call.op for call in trace.calls] == ["aten::linear"]
     (problem,) = trace.problems

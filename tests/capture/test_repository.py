@@ -32,9 +32,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             "tokenizer.json": b"{}",
             "modeling.py": b"raise SystemExit",
         },
-        org__adapter={
-            "adapter_config.json": {"base_model_name_or_path": "org/plain", "peft_type": "LORA"}
-        },
+        org__adapter={"adapter_config.json": {"base_model_name_or_path": "org/plain", "peft_type": "LORA"}},
         org__gguf={"model-q4.gguf": b"", "README.md": b""},
         org__broken={"config.json": b"["},
     ) as served:
@@ -115,9 +113,7 @@ def test_an_adapter_brings_its_base(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("name", ["org/plain", "org/plain@main"])
-def test_without_the_network_what_was_read_before_is_used(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_without_the_network_what_was_read_before_is_used(hub: Hub, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     first = fetch(name)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert fetch(name) == first
@@ -145,9 +141,7 @@ def test_without_the_network_what_was_read_before_is_used(
         ("hf:a/b/c", None, "not a name on the hub: 'a/b/c'"),
     ],
 )
-def test_each_failure_is_three_lines(
-    hub: Hub, name: str, refusal: tuple[int, str] | None, message: str
-) -> None:
+def test_each_failure_is_three_lines(hub: Hub, name: str, refusal: tuple[int, str] | None, message: str) -> None:
     if refusal:
         hub.refusals["org/plain"] = refusal
     with pytest.raises(ModelLoadError) as raised:
@@ -171,23 +165,17 @@ def test_a_hub_that_does_not_answer_is_named(hub: Hub, monkeypatch: pytest.Monke
         fetch("org/plain")
 
 
-def test_what_huggingface_hub_cannot_take_is_named(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_huggingface_hub_cannot_take_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_arguments: Any, **_options: Any) -> None:
         raise AttributeError("'list' object has no attribute 'get'")
 
     monkeypatch.setattr(HfApi, "model_info", broken)
-    with pytest.raises(
-        ModelLoadError, match="the hub sent cannot be used: AttributeError"
-    ) as raised:
+    with pytest.raises(ModelLoadError, match="the hub sent cannot be used: AttributeError") as raised:
         fetch("org/plain")
     assert len(str(raised.value).splitlines()) == 3
 
 
-def test_a_hub_that_never_ends_its_answer_is_left(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_never_ends_its_answer_is_left(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     monkeypatch.setattr(HfApi, "model_info", lambda *_arguments, **_options: released.wait(60))
     monkeypatch.setattr(repository, "_WHOLE", 0.05)
@@ -209,9 +197,7 @@ def test_a_list_of_files_leads_out_of_no_repository() -> None:
 
 def _folder(path: Path, **files: Any) -> Path:
     for name, content in files.items():
-        file = path / name.replace("__", "/").replace("_json", ".json").replace(
-            "_st", ".safetensors"
-        )
+        file = path / name.replace("__", "/").replace("_json", ".json").replace("_st", ".safetensors")
         file.parent.mkdir(exist_ok=True, parents=True)
         file.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     return path
@@ -282,9 +268,7 @@ def test_what_is_there_instead_of_a_configuration_is_named_on_one_line(tmp_path:
 
 
 @pytest.mark.parametrize("target", ["config.json", "/dev/zero", ""])
-def test_links_to_themselves_devices_and_pipes_are_no_configurations(
-    tmp_path: Path, target: str
-) -> None:
+def test_links_to_themselves_devices_and_pipes_are_no_configurations(tmp_path: Path, target: str) -> None:
     if sys.platform == "win32":
         pytest.skip("Windows has no named pipes in folders")
     if target:
@@ -297,9 +281,7 @@ def test_links_to_themselves_devices_and_pipes_are_no_configurations(
 
 def test_an_adapter_whose_base_is_missing_on_the_hub_names_both(hub: Hub, tmp_path: Path) -> None:
     _folder(tmp_path, adapter_config_json={"base_model_name_or_path": "org/nothing"})
-    with pytest.raises(
-        ModelLoadError, match=r"the base model of .*: the hub has no model org/nothing"
-    ):
+    with pytest.raises(ModelLoadError, match=r"the base model of .*: the hub has no model org/nothing"):
         fetch(str(tmp_path))
 
 

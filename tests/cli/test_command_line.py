@@ -22,15 +22,11 @@ sys.exit(code)
 
 
 def modules_after(*args: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", _REPORT_MODULES, *args], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", _REPORT_MODULES, *args], capture_output=True, text=True, check=True)
     return set(done.stderr.split())
 
 
-@pytest.mark.parametrize(
-    "args", [("--help",), ("--version",), ("lists",), ("explain", "OC101"), ("audit", "--help")]
-)
+@pytest.mark.parametrize("args", [("--help",), ("--version",), ("lists",), ("explain", "OC101"), ("audit", "--help")])
 def test_torch_is_not_loaded_where_nothing_is_run(args: tuple[str, ...]) -> None:
     assert not {"torch", "networkx", "rich"} & modules_after(*args)
 
@@ -76,9 +72,7 @@ ALL_FEATURES = {"opcheck.features", *(f"opcheck.features.{verb}" for verb in fea
     ],
     ids=["help", "op"],
 )
-def test_help_and_lookup_import_what_they_need_alone(
-    args: tuple[str, ...], own: set[str], libraries: set[str]
-) -> None:
+def test_help_and_lookup_import_what_they_need_alone(args: tuple[str, ...], own: set[str], libraries: set[str]) -> None:
     before = modules_after("--version")
     loaded = modules_after(*args)
     assert {name for name in loaded if name.partition(".")[0] == "opcheck"} <= own
@@ -91,9 +85,7 @@ def test_help_and_lookup_import_what_they_need_alone(
 
 
 @pytest.mark.parametrize("verb", features())
-def test_each_verb_says_the_same_in_both_helps(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_verb_says_the_same_in_both_helps(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke([verb, "--help"]) == 0
     own = capsys.readouterr().out
     assert invoke(["--help"]) == 0
@@ -185,9 +177,7 @@ show(opcheck, click.Context(opcheck, info_name="opcheck"))
 
 def test_python_without_docstrings_has_the_same_helps() -> None:
     plain, without = (
-        subprocess.run(
-            [sys.executable, *flags, "-c", _HELPS], capture_output=True, text=True, check=True
-        ).stdout
+        subprocess.run([sys.executable, *flags, "-c", _HELPS], capture_output=True, text=True, check=True).stdout
         for flags in ((), ("-OO",))
     )
     assert without == plain

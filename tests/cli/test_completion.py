@@ -38,9 +38,7 @@ def asked(**variables: str) -> str:
 
 
 @pytest.fixture
-def completed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str], list[str]]:
+def completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], list[str]]:
     """The completions of the last word of a line; of what the shell completes itself the kind."""
 
     def complete(line: str) -> list[str]:
@@ -172,9 +170,7 @@ def test_the_models_of_a_library_are_completed_without_importing_it(
 
 def test_no_completion_imports_torch_or_a_library(tmp_path: Path) -> None:
     """Each takes as long as Python, click and one file take."""
-    lines = [
-        f"opcheck audit {name}:x" for name in ("transformers", "timm", "torchvision", "diffusers")
-    ]
+    lines = [f"opcheck audit {name}:x" for name in ("transformers", "timm", "torchvision", "diffusers")]
     lines += ["opcheck op x", "opcheck explain x", "opcheck audit --dtype x", "opcheck gate x"]
     code = f"""
 import os, sys
@@ -208,8 +204,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my models").mkdir()
     (tmp_path / "my models" / "net.py").write_text(MODEL)
     (tmp_path / "opcheck.toml").write_text(
-        '[[models]]\nname = "encoder"\nmodel = "models.py:Net"\n'
-        '[[targets]]\nenvironments = ["ci", "nightly"]\n'
+        '[[models]]\nname = "encoder"\nmodel = "models.py:Net"\n[[targets]]\nenvironments = ["ci", "nightly"]\n'
     )
     return tmp_path
 

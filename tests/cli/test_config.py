@@ -31,9 +31,7 @@ def test_keys_are_the_flags(opcheck: CommandLine) -> None:
     assert opcheck.mac == 16
 
 
-def test_a_flag_and_a_variable_win_over_a_key(
-    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_flag_and_a_variable_win_over_a_key(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     configure('torch = "2.10"')
     monkeypatch.setenv("OPCHECK_TORCH", "2.12")
     opcheck("audit", "m.py:Net")
@@ -55,9 +53,7 @@ def test_a_flag_and_a_variable_win_over_a_key(
         ("torch = ", "cannot read the configuration", "correct the file"),
     ],
 )
-def test_a_mistake_names_file_and_key(
-    opcheck: CommandLine, text: str, message: str, hint: str
-) -> None:
+def test_a_mistake_names_file_and_key(opcheck: CommandLine, text: str, message: str, hint: str) -> None:
     configure(text)
     result = opcheck("audit", "m.py:Net")
     assert result.code == 2

@@ -64,9 +64,7 @@ def test_each_flag_has_a_help() -> None:
 
 
 def test_each_verb_is_in_one_group_and_has_its_module() -> None:
-    modules = {
-        import_module(f"opcheck.features.{verb.replace('-', '_')}.verb") for verb in features()
-    }
+    modules = {import_module(f"opcheck.features.{verb.replace('-', '_')}.verb") for verb in features()}
     assert len(modules) == len(features())
 
 

@@ -15,22 +15,16 @@ MOST_LINES = 68
 
 
 @pytest.mark.parametrize("verb", features())
-def test_a_help_begins_with_three_examples_and_is_short(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_help_begins_with_three_examples_and_is_short(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["help", verb]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) < MOST_LINES
     start = lines.index("Examples:")
-    assert [line.split("  # ")[0].strip() for line in lines[start + 1 : start + 4]] == [
-        *features()[verb].examples
-    ]
+    assert [line.split("  # ")[0].strip() for line in lines[start + 1 : start + 4]] == [*features()[verb].examples]
     assert start < next(n for n, line in enumerate(lines) if line.strip().startswith("-"))
 
 
-@pytest.mark.parametrize(
-    "example", [line for each in features().values() for line in each.examples]
-)
+@pytest.mark.parametrize("example", [line for each in features().values() for line in each.examples])
 def test_the_command_line_takes_each_example(example: str) -> None:
     words = shlex.split(example.partition(" > ")[0])
     command: click.Command = opcheck
@@ -52,11 +46,7 @@ def test_the_command_line_takes_each_example(example: str) -> None:
 
 def test_options_stand_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["audit", "--help"]) == 0
-    titles = [
-        line
-        for line in capsys.readouterr().out.splitlines()
-        if line[:1].isalpha() and line[-1] == ":"
-    ]
+    titles = [line for line in capsys.readouterr().out.splitlines() if line[:1].isalpha() and line[-1] == ":"]
     assert titles == [
         "Examples:", "Target:", "Model and how it runs:", "Options:", "What fails:", "Output:",
     ]  # fmt: skip

@@ -81,9 +81,7 @@ def applied(patch: str, path: Path, before: bytes, tool: list[str]) -> bytes:
 
 
 TOOLS = [
-    tool
-    for tool in (["git", "apply", "-p0", "-"], ["patch", "-p0", "--binary", "--quiet"])
-    if shutil.which(tool[0])
+    tool for tool in (["git", "apply", "-p0", "-"], ["patch", "-p0", "--binary", "--quiet"]) if shutil.which(tool[0])
 ]
 
 

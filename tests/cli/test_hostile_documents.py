@@ -12,8 +12,7 @@ NUMBER = "9" * 5000
 TEXTS = {
     "deep": "[" * 50_000,
     "dashes": "- " * 50_000 + "a",
-    "bomb": "schema: &a0 [x, x]\n"
-    + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
+    "bomb": "schema: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
     "self": "schema: &a [*a]",
     "schema of lists": "schema: " + "[" * 90 + "]" * 90,
     "version": f'{{"schema": "opcheck-report/{NUMBER}"}}',
@@ -53,21 +52,15 @@ def refused(opcheck: CommandLine, *arguments: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_text_that_exceeds_limits(
-    opcheck: CommandLine, project: Path, verb: tuple[str, ...], text: str
-) -> None:
+def test_a_text_that_exceeds_limits(opcheck: CommandLine, project: Path, verb: tuple[str, ...], text: str) -> None:
     file = project / "hostile.yaml"
     file.write_text(TEXTS[text], encoding="utf-8")
     refused(opcheck, *(part.format(file) for part in verb))
 
 
 @pytest.mark.parametrize("verb", VERBS[:-1], ids=lambda verb: verb[0])
-@pytest.mark.parametrize(
-    "file", ["/dev/full", "/dev/zero", "/dev/null", ".", "loop", "none", "a\0b"]
-)
-def test_a_file_that_is_none(
-    opcheck: CommandLine, project: Path, verb: tuple[str, ...], file: str
-) -> None:
+@pytest.mark.parametrize("file", ["/dev/full", "/dev/zero", "/dev/null", ".", "loop", "none", "a\0b"])
+def test_a_file_that_is_none(opcheck: CommandLine, project: Path, verb: tuple[str, ...], file: str) -> None:
     (project / "loop").symlink_to("loop")
     refused(opcheck, *(part.format(file) for part in verb))
 
@@ -112,17 +105,12 @@ def test_a_configuration(opcheck: CommandLine, project: Path, verb: str, text: s
             for verb in [("audit", "m.py:M"), ("compile", "m.py:M"), ("sweep", "m.py:M")]
             for seconds in ("inf", "-inf", "nan", "1e400", "-1", "0", "1e300", NUMBER)
         ),
-        *(
-            ("audit", "m.py:M", "--memory-limit", amount)
-            for amount in ("inf", "nan", "1e400", "-1", "1e300")
-        ),
+        *(("audit", "m.py:M", "--memory-limit", amount) for amount in ("inf", "nan", "1e400", "-1", "1e300")),
         ("sweep", "m.py:M", "--memory-limit", "inf"),
     ],
     ids=lambda arguments: " ".join(arguments)[:50],
 )
-def test_a_number_that_is_none(
-    opcheck: CommandLine, project: Path, arguments: tuple[str, ...]
-) -> None:
+def test_a_number_that_is_none(opcheck: CommandLine, project: Path, arguments: tuple[str, ...]) -> None:
     (project / "m.py").write_text("def M(x):\n    return x\n", encoding="utf-8")
     result = opcheck(*arguments)
     # A version may also be newer than what is known, which is no wrong usage.

@@ -17,9 +17,7 @@ import pytest
 
 from tests.command_line import CommandLine
 
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="Windows has no named pipes in folders"
-)
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
 
 #: Seconds that a case may take; each takes a fraction of one on a quiet machine.
 MOST = 20
@@ -259,9 +257,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_hostile_file_takes_bounded_time(
-    case: Case, opcheck: CommandLine, tmp_path: Path
-) -> None:
+def test_a_hostile_file_takes_bounded_time(case: Case, opcheck: CommandLine, tmp_path: Path) -> None:
     (tmp_path / ("a" * 30 + "b.py")).write_text(CUDA, encoding="utf-8")
     path = tmp_path / case.name
     path.parent.mkdir(exist_ok=True)

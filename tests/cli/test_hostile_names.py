@@ -92,9 +92,7 @@ def test_a_name_that_is_no_model_ends_in_three_lines_and_writes_nothing(
         assert len(lines) <= 3 + (verb == "upgrade"), (name, lines)
         assert max(map(len, lines), default=0) < 2000, name
         check_log(f"{out}{err}")
-        left = {
-            path for path in read_tree(folder) - before if not path.startswith(("cache", "sweep"))
-        }
+        left = {path for path in read_tree(folder) - before if not path.startswith(("cache", "sweep"))}
         assert left == set(), name
 
 

@@ -56,12 +56,8 @@ def test_a_comment_ignores_the_call_of_its_line_alone(falling: CommandLine) -> N
     assert audit(falling) == 0
 
 
-def test_an_entry_ignores_until_it_expires(
-    falling: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("opcheck.toml").write_text(
-        '[[ignore]]\nrule = "OC103"\nreason = "once an epoch"\nexpires = 2026-12-01\n'
-    )
+def test_an_entry_ignores_until_it_expires(falling: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("opcheck.toml").write_text('[[ignore]]\nrule = "OC103"\nreason = "once an epoch"\nexpires = 2026-12-01\n')
     for today, code in ((date(2026, 11, 30), 0), (date(2026, 12, 1), 1)):
         monkeypatch.setattr("opcheck.cli.config.today", lambda today=today: today)
         assert audit(falling) == code

@@ -56,11 +56,7 @@ def test_a_failure_on_the_nearest_target_is_none_on_this_one() -> None:
     newer = msgspec.structs.replace(report, target=target)
     told = judge_report(newer, Policy())
     assert (told.code, told.reasons[0]) == (3, target.beyond)
-    assert (
-        judge_report(newer, Policy(newest_known=True)).code
-        == judge_report(report, Policy()).code
-        == 1
-    )
+    assert judge_report(newer, Policy(newest_known=True)).code == judge_report(report, Policy()).code == 1
 
 
 def test_python_raises_unless_the_newest_known_may_answer() -> None:

@@ -31,9 +31,7 @@ def _even(depth: int) -> int:
 class Wider(CaptureOptions, frozen=True, kw_only=True):
     """The options of a capture, and one that is new."""
 
-    view_depth: Annotated[
-        int, CaptureOption("How deep.", metavar="N", check=_even, values=("2", "4"))
-    ] = 0
+    view_depth: Annotated[int, CaptureOption("How deep.", metavar="N", check=_even, values=("2", "4"))] = 0
 
 
 def command_of(taken: list[Wider]) -> click.Command:
@@ -84,9 +82,7 @@ def test_a_shell_completes_its_values() -> None:
 
 def test_it_is_a_key_of_the_gates_tables() -> None:
     kind = table(GateModel, Wider)
-    (given, silent) = of_kind(
-        kind, [{"model": "a", "view-depth": 4}, {"model": "b"}], "models", "opcheck.toml"
-    )
+    (given, silent) = of_kind(kind, [{"model": "a", "view-depth": 4}, {"model": "b"}], "models", "opcheck.toml")
     assert given.pick_options(Wider) == {"view_depth": 2}
     assert silent.pick_options(Wider) == {}
     with pytest.raises(UsageError, match="unknown key: 'view_depth'"):

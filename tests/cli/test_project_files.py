@@ -29,9 +29,7 @@ def flags(verb: str) -> list[Flag]:
 
 def actions() -> dict[str, Action]:
     """The action of each key that is more than a choice."""
-    sources = [flag.source for verb in VERBS for flag in flags(verb)] + [
-        *options_of(CaptureOptions)
-    ]
+    sources = [flag.source for verb in VERBS for flag in flags(verb)] + [*options_of(CaptureOptions)]
     return {s.name: s.option.action for s in sources if s.option.action != "chooses"}
 
 
@@ -48,9 +46,7 @@ def test_a_verb_takes_what_its_kind_takes(verb: str) -> None:
 
 
 def test_the_page_lists_each_key_by_what_it_does() -> None:
-    rows = re.findall(
-        r"^\| (`[^|]*) \| ([^|]*) \| ([^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    rows = re.findall(r"^\| (`[^|]*) \| ([^|]*) \| ([^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     told: dict[str, tuple[str, str]] = {}
     for keys, reader, runner in rows:
         told |= dict.fromkeys(re.findall(r"`([\w-]+)`", keys), (reader, runner[:7]))
@@ -102,9 +98,7 @@ CASES = (
     Case("paths", '[scan]\npaths = [".."]', ("scan", "--fix"), 2, LEAVES),
     Case("absolute paths", '[scan]\npaths = ["OUT/other.py"]', ("scan", "--fix"), 2, LEAVES),
     Case("linked paths", '[scan]\npaths = ["up"]', ("scan", "--fix"), 2, LEAVES),
-    Case(
-        "path of two", '[scan]\npaths = [".", "sub/../../other.py"]', ("scan", "--fix"), 2, LEAVES
-    ),
+    Case("path of two", '[scan]\npaths = [".", "sub/../../other.py"]', ("scan", "--fix"), 2, LEAVES),
     Case("null", '[scan]\npaths = ["a\\u0000b"]', ("scan",), 2, LEAVES),
     Case("long", f'[scan]\npaths = ["{"a/" * 5000}"]', ("scan",), 2, "File name too long"),
     Case("not a flag", "[scan]\nfix = true", SCAN, 2, "unknown key: 'fix'"),
@@ -134,9 +128,7 @@ CASES = (
 
 def tree(folder: Path) -> dict[str, bytes | str]:
     return {
-        str(path.relative_to(folder)): str(path.readlink())
-        if path.is_symlink()
-        else path.read_bytes()
+        str(path.relative_to(folder)): str(path.readlink()) if path.is_symlink() else path.read_bytes()
         for path in folder.rglob("*")
         if path.is_symlink() or path.is_file()
     }
@@ -148,9 +140,7 @@ def checkout(tmp_path: Path, opcheck: CommandLine, monkeypatch: pytest.MonkeyPat
     project = tmp_path / "project"
     (project / "sub").mkdir(parents=True)
     (tmp_path / "mine").write_text("mine\n")
-    (tmp_path / "other.py").write_text(
-        "import torch\ntorch.cuda.synchronize()\nx = torch.ones(2).cuda()\n"
-    )
+    (tmp_path / "other.py").write_text("import torch\ntorch.cuda.synchronize()\nx = torch.ones(2).cuda()\n")
     (project / "net.py").write_text("import torch\nx = torch.ones(2).cuda()\n")
     (project / "log.txt").write_text("torch 2.13\n")
     (project / "link").symlink_to(tmp_path / "mine")
@@ -161,9 +151,7 @@ def checkout(tmp_path: Path, opcheck: CommandLine, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_hostile_configuration_writes_nothing(
-    checkout: CommandLine, tmp_path: Path, case: Case
-) -> None:
+def test_a_hostile_configuration_writes_nothing(checkout: CommandLine, tmp_path: Path, case: Case) -> None:
     Path(case.file).write_text(case.text.replace("OUT", str(tmp_path)))
     before = tree(tmp_path)
     result = checkout(*case.args)
@@ -193,8 +181,6 @@ def test_a_project_of_the_user_writes_below_itself(checkout: CommandLine) -> Non
     assert "ignored" not in result.err
 
 
-def test_a_configuration_above_the_folder_is_not_read(
-    checkout: CommandLine, tmp_path: Path
-) -> None:
+def test_a_configuration_above_the_folder_is_not_read(checkout: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "opcheck.toml").write_text('[scan]\nexclude = ["*"]')
     assert checkout("scan", ".").code == 1

@@ -138,9 +138,7 @@ class Started:
     ],
     ids=lambda value: getattr(value, "name", value),
 )  # fmt: skip
-def test_a_signal_ends_the_verb_and_all_that_it_has_started(
-    tmp_path: Path, verb: str, number: int
-) -> None:
+def test_a_signal_ends_the_verb_and_all_that_it_has_started(tmp_path: Path, verb: str, number: int) -> None:
     started = Started(tmp_path, verb)
     try:
         started.wait_for_the_model()
@@ -214,9 +212,7 @@ _PROGRAM = (
     ],
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_while_modules_are_imported_writes_nothing(
-    stage: str, words: tuple[str, ...], number: int
-) -> None:
+def test_a_signal_while_modules_are_imported_writes_nothing(stage: str, words: tuple[str, ...], number: int) -> None:
     ended = subprocess.run(
         python("-c", _AT_IMPORT, stage, str(int(number)), *words),
         capture_output=True,
@@ -228,9 +224,7 @@ def test_a_signal_while_modules_are_imported_writes_nothing(
     assert ended.stdout + ended.stderr.strip() == b""  # click ends the line of ^C
 
 
-def test_a_second_signal_is_no_traceback(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_signal_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     def interrupted_twice(_words: list[str]) -> int:
         raise KeyboardInterrupt
 

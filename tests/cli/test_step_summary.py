@@ -28,9 +28,7 @@ def test_a_report_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
 @pytest.mark.parametrize("kind", ["a pipe", "a folder", "a null character", "no folder", "full"])
-def test_what_is_no_file_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     if sys.platform == "win32":
         raise NotImplementedError
     path = str(tmp_path / "summary")

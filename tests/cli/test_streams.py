@@ -32,9 +32,7 @@ def shell(tmp_path: Path, arguments: str, rest: str) -> subprocess.CompletedProc
     ("closed", "reason"),
     [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")],
 )
-def test_stdout_that_takes_nothing_is_three_lines(
-    tmp_path: Path, arguments: str, closed: str, reason: str
-) -> None:
+def test_stdout_that_takes_nothing_is_three_lines(tmp_path: Path, arguments: str, closed: str, reason: str) -> None:
     (tmp_path / "a.py").write_text("x.cuda()\n")
     done = shell(tmp_path, arguments, closed)
     assert done.returncode == 2
@@ -43,12 +41,8 @@ def test_stdout_that_takes_nothing_is_three_lines(
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
-@pytest.mark.parametrize(
-    ("arguments", "code"), [("op add", 0), ("op nonsense", 2), ("nonsense", 2), ("", 2)]
-)
-def test_stderr_that_takes_nothing_changes_no_exit_code(
-    tmp_path: Path, closed: str, arguments: str, code: int
-) -> None:
+@pytest.mark.parametrize(("arguments", "code"), [("op add", 0), ("op nonsense", 2), ("nonsense", 2), ("", 2)])
+def test_stderr_that_takes_nothing_changes_no_exit_code(tmp_path: Path, closed: str, arguments: str, code: int) -> None:
     assert shell(tmp_path, arguments, closed).returncode == code
 
 
@@ -71,9 +65,7 @@ def test_a_working_directory_that_is_gone_is_three_lines(tmp_path: Path) -> None
     gone = tmp_path / "gone"
     script = f"cd {gone} && rmdir {gone} && {shlex.join(python('-m', 'opcheck'))} audit m.py:M"
     gone.mkdir()
-    done = subprocess.run(
-        ["/bin/bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
+    done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 

@@ -51,9 +51,7 @@ _DAMAGE: dict[str, Callable[[Path], object]] = {
     "a folder": lambda path: replace(path, Path.mkdir),
     "a link to itself": lambda path: replace(path, lambda p: p.symlink_to(p)),
     "another entry's content": lambda path: path.write_bytes(path.with_name("other").read_bytes()),
-    "a link to another entry": lambda path: replace(
-        path, lambda p: p.symlink_to(p.with_name("other"))
-    ),
+    "a link to another entry": lambda path: replace(path, lambda p: p.symlink_to(p.with_name("other"))),
     "a key of the stranger's": lambda _: (caches.user_cache() / "key").write_bytes(b"1" * 32),
     "no key": lambda _: (caches.user_cache() / "key").unlink(),
     "a key that never ends": lambda _: replace(caches.user_cache() / "key", os.mkfifo),
@@ -61,9 +59,7 @@ _DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", _DAMAGE.values(), ids=_DAMAGE)
-def test_an_entry_that_this_user_did_not_write_is_none(
-    tmp_path: Path, damage: Callable[[Path], object]
-) -> None:
+def test_an_entry_that_this_user_did_not_write_is_none(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     entry = tmp_path / "checkout" / "entry"
     caches.store(entry, b"report")
     caches.store(entry.with_name("other"), b"report")

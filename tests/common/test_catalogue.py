@@ -80,17 +80,11 @@ def test_the_index_lists_each_rule() -> None:
 
 def test_each_rule_of_a_folder_is_discovered() -> None:
     files = Path(ROOT, "judge", "rules").glob("*.py")
-    declared = [
-        code
-        for file in files
-        for code in re.findall(r'audit_rule\("(OC\d+)"', file.read_text("utf-8"))
-    ]
+    declared = [code for file in files for code in re.findall(r'audit_rule\("(OC\d+)"', file.read_text("utf-8"))]
     assert sorted(declared) == [rule.id for rule in discover("opcheck.judge.rules", CatalogueRule)]
 
 
-def test_a_page_without_its_heading_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_without_its_heading_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "pages_folder", lambda: tmp_path)
     (tmp_path / "OC998.md").write_text("# OC999 other: of another rule\n\ntext\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"OC998\.md does not begin"):

@@ -13,11 +13,7 @@ from opcheck.common.errors import (
     UsageError,
 )
 
-_KINDS = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, OpcheckError)
-]
+_KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OpcheckError)]
 
 
 def test_three_lines() -> None:

@@ -61,9 +61,7 @@ def test_a_name_below_a_folder_is_a_path(tmp_path: Path, name: str) -> None:
     assert inside(tmp_path, name) == tmp_path / name
 
 
-@pytest.mark.parametrize(
-    "name", ["..", "a/../../b", "/etc/passwd", "~", "~root/a", "link/a", "circle/a", "a\0b"]
-)
+@pytest.mark.parametrize("name", ["..", "a/../../b", "/etc/passwd", "~", "~root/a", "link/a", "circle/a", "a\0b"])
 def test_a_name_that_leads_out_of_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
@@ -147,9 +145,7 @@ def test_a_file_with_two_names_keeps_both(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [file, other]
 
 
-@pytest.mark.skipif(
-    sys.platform == "win32" or os.geteuid() != 0, reason="only root gives a file away"
-)
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root gives a file away")
 def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_bytes(b"one")
@@ -158,9 +154,7 @@ def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
     assert (file.read_bytes(), file.stat().st_uid, file.stat().st_gid) == (b"two", 12345, 12345)
 
 
-def test_a_failed_write_in_place_brings_the_old_content_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_in_place_brings_the_old_content_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, other = tmp_path / "a.py", tmp_path / "b.py"
     file.write_bytes(b"one")
     other.hardlink_to(file)
@@ -179,9 +173,7 @@ def test_a_failed_write_in_place_brings_the_old_content_back(
     assert sorted(tmp_path.iterdir()) == [file, other]
 
 
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_space(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -20,9 +20,7 @@ def test_a_pattern_matches_what_fnmatch_matches() -> None:
         assert fits(name, glob) is fnmatch.fnmatchcase(name, glob), (name, glob)
 
 
-@pytest.mark.parametrize(
-    "glob", ["*a" * 300 + "c", "[" * 20_000, "*" * 20_000 + "c", "*?" * 2000, "[!b]*" * 300 + "c"]
-)
+@pytest.mark.parametrize("glob", ["*a" * 300 + "c", "[" * 20_000, "*" * 20_000 + "c", "*?" * 2000, "[!b]*" * 300 + "c"])
 def test_no_pattern_takes_long(glob: str) -> None:
     start = time.process_time()
     assert not fits("a" * 1000 + "b", glob)

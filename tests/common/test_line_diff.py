@@ -46,9 +46,7 @@ def test_the_diff_leads_from_one_text_to_the_other(before: list[str], after: lis
 def test_a_short_change_reads_as_difflibs() -> None:
     before = [f"{number}\n" for number in range(20)]
     after = [*before[:9], "new\n", *before[10:], "more\n"]
-    assert list(unified_diff(before, after, "a", "b")) == list(
-        difflib.unified_diff(before, after, "a", "b")
-    )
+    assert list(unified_diff(before, after, "a", "b")) == list(difflib.unified_diff(before, after, "a", "b"))
 
 
 def test_frequent_lines_of_a_long_file_are_not_shown_as_changed() -> None:

@@ -36,9 +36,7 @@ def test_every_dtype_has_its_own_name(name: str) -> None:
     assert parse_dtype(f"torch.{name}") == name
 
 
-@pytest.mark.parametrize(
-    ("alias", "name"), [("half", "float16"), ("double", "float64"), ("torch.long", "int64")]
-)
+@pytest.mark.parametrize(("alias", "name"), [("half", "float16"), ("double", "float64"), ("torch.long", "int64")])
 def test_dtype_aliases(alias: str, name: str) -> None:
     assert parse_dtype(alias) == name
 

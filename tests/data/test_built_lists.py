@@ -42,9 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     built_lists.select()
 
 
-def build(
-    read: ReleaseFacts, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> built_lists.BuiltLists:
+def build(read: ReleaseFacts, folder: Path, monkeypatch: pytest.MonkeyPatch) -> built_lists.BuiltLists:
     wheel = folder / f"torch-{read.release.torch}-cp311-cp311-macosx_14_0_arm64.whl"
     wheel.write_bytes(b"wheel")
     monkeypatch.setattr(release, "obtain", lambda *_: wheel)
@@ -69,19 +67,13 @@ def test_a_run_that_names_the_version_has_the_wheel_and_no_other_run(
     assert load().releases[-1].line == "2.15"
 
 
-def test_a_range_and_newest_mean_releases_and_nightly_the_wheel(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_range_and_newest_mean_releases_and_nightly_the_wheel(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(facts("2.16.0.dev20261119"), home, monkeypatch)
     build(facts(NEW), home, monkeypatch)
     assert built_lists.select(NIGHTLY, ">=2.14") is not None
     lists = load()
     assert targets.release_of("nightly", lists).torch == NEW
-    assert (
-        targets.release_of("latest", lists).torch
-        == targets.release_of(None, lists).torch
-        == "2.15.0"
-    )
+    assert targets.release_of("latest", lists).torch == targets.release_of(None, lists).torch == "2.15.0"
     assert [str(line) for line in targets.releases(">=2.14", lists)] == ["2.14", "2.15"]
     assert [str(line) for line in targets.releases(["newest", "nightly"], lists)] == [
         "2.15",
@@ -89,9 +81,7 @@ def test_a_range_and_newest_mean_releases_and_nightly_the_wheel(
     ]
 
 
-def test_an_unlisted_patch_release_answers_for_its_line(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unlisted_patch_release_answers_for_its_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = build(facts("2.12.0", "2.12", mode="kernel"), home, monkeypatch)
     assert not about.is_new_line
     built_lists.select("2.12.0")
@@ -101,18 +91,14 @@ def test_an_unlisted_patch_release_answers_for_its_line(
     assert load().release("2.12").torch == "2.12.1"
 
 
-def test_a_listed_release_needs_no_lists_of_its_own(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listed_release_needs_no_lists_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="is a listed release"):
         build(facts("2.15.0"), home, monkeypatch)
     assert built_lists.list_built() == {}
     assert [*built_lists.folder().iterdir()] == []
 
 
-def test_lists_that_extend_other_lists_are_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_that_extend_other_lists_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = build(facts(NEW), home, monkeypatch)
     file = built_lists.folder() / NEW / "built.json"
     file.write_bytes(msgspec.json.encode(msgspec.structs.replace(about, base="0")))
@@ -122,9 +108,7 @@ def test_lists_that_extend_other_lists_are_refused(
     assert built_lists.select(NEW) is None
 
 
-def test_two_unlisted_versions_in_a_run_are_refused(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_unlisted_versions_in_a_run_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(facts(NEW), home, monkeypatch)
     build(facts("2.12.0", "2.12"), home, monkeypatch)
     with pytest.raises(UsageError, match=r"2\.12\.0"):
@@ -149,15 +133,11 @@ def test_the_command_line_takes_the_version(home: Path, monkeypatch: pytest.Monk
     assert "native on torch 2.16" in opcheck("op", "aten::mode", "--torch", "nightly")
     assert "on torch 2.15" in opcheck("op", "aten::mode")
     # It is newer than every list where it was not read.
-    assert "newer than the op lists" in opcheck(
-        "op", "aten::mode", "--torch", "2.16.0.dev20261121", code=3
-    )
+    assert "newer than the op lists" in opcheck("op", "aten::mode", "--torch", "2.16.0.dev20261121", code=3)
 
 
 @pytest.mark.slow
-def test_a_nightly_that_cannot_be_had_is_three_lines(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_nightly_that_cannot_be_had_is_three_lines(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPCHECK_NIGHTLY_INDEX", (home / "no-index").as_uri())
     text = opcheck("op", "isin", "--torch", "nightly", code=3)
     assert text.startswith("no nightly wheel of torch could be downloaded")
@@ -165,9 +145,7 @@ def test_a_nightly_that_cannot_be_had_is_three_lines(
 
 
 @pytest.mark.slow
-def test_an_audit_names_what_the_lists_carry_over(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_names_what_the_lists_carry_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from opcheck.api import audit
 
     build(facts(NEW), home, monkeypatch)

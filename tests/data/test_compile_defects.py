@@ -92,9 +92,7 @@ EXTREME = PRODUCT.replace("threadgroup_prod", "threadgroup_max")
         ),
     ],
 )
-def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(
-    defect: str, source: str, other: str
-) -> None:
+def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(defect: str, source: str, other: str) -> None:
     (when,) = [item.when for item in load_defects() if item.id == defect]
     assert when.holds_for(source, frozenset())
     assert not when.holds_for(other, frozenset())
@@ -120,9 +118,7 @@ def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(
         ),
     ],
 )
-def test_a_call_that_stays_eager_is_known_by_its_arguments(
-    defect: str, call: str, other: str
-) -> None:
+def test_a_call_that_stays_eager_is_known_by_its_arguments(defect: str, call: str, other: str) -> None:
     (when,) = [item.when for item in load_defects() if item.id == defect]
     assert when.holds_for_call(call)
     assert not when.holds_for_call(other)

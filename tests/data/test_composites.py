@@ -72,9 +72,7 @@ def test_called_operators_exist_and_are_no_composites_that_were_followed(lists: 
                 "fallback",
                 "unsupported",
             )
-            assert not [
-                name for name in called if name.startswith("aten::") and name not in operators
-            ]
+            assert not [name for name in called if name.startswith("aten::") and name not in operators]
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,7 @@ SCHEMA = {
 }
 
 
-def holds(
-    statement: Statement, call: OpCall, target: Target, arguments: Arguments | None = None
-) -> bool | None:
+def holds(statement: Statement, call: OpCall, target: Target, arguments: Arguments | None = None) -> bool | None:
     return match((statement,), call, target, arguments).answers[0][1]
 
 

@@ -46,15 +46,11 @@ def coverage(part: str = "rows") -> dict[str, Any]:
     return rows
 
 
-def tensor(
-    argument: str, shape: tuple[int, ...], dtype: str, stride: tuple[int, ...] | None = None
-) -> TensorSpec:
+def tensor(argument: str, shape: tuple[int, ...], dtype: str, stride: tuple[int, ...] | None = None) -> TensorSpec:
     """One input; contiguous where no strides are given."""
     if stride is None:
         stride = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return TensorSpec(
-        tensor=0, storage=0, dtype=dtype, shape=shape, stride=stride, argument=argument
-    )
+    return TensorSpec(tensor=0, storage=0, dtype=dtype, shape=shape, stride=stride, argument=argument)
 
 
 def target(torch: str, macos: str) -> Target:
@@ -85,9 +81,7 @@ def test_every_statement_stands_for_a_row_or_says_why_it_is_there() -> None:
     assert not set(named) & set(beside)
     document = read(data_directory() / "reports.yaml", "reports.yaml")
     assert not document.problems
-    reported = {
-        name for report in document.value["reports"] for name in report.get("statements", ())
-    }
+    reported = {name for report in document.value["reports"] for name in report.get("statements", ())}
     assert set(named) | set(beside) | (reported & set(MINE)) == set(MINE)
     assert all(len(reason) > 15 for reason in beside.values())
 

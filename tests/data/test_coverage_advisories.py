@@ -16,9 +16,7 @@ from opcheck.model.records import TensorSpec
 LISTS = load()
 LINES = [release.line for release in LISTS.releases]
 WRITTEN, PROBLEMS = read_written(data_directory())
-ADVISORIES = {
-    entry.statement.id: entry.statement for entry in WRITTEN if entry.statement.sort == "advisory"
-}
+ADVISORIES = {entry.statement.id: entry.statement for entry in WRITTEN if entry.statement.sort == "advisory"}
 
 #: Composites with code of their own for MPS, or that a user calls by this name.
 COMPOSITES = {
@@ -33,9 +31,7 @@ COMPOSITES = {
 
 
 def coverage() -> dict[str, Any]:
-    document = read(
-        Path(__file__).with_name("coverage-advisories.yaml"), "coverage-advisories.yaml"
-    )
+    document = read(Path(__file__).with_name("coverage-advisories.yaml"), "coverage-advisories.yaml")
     assert not document.problems
     rows = document.value["rows"]
     assert isinstance(rows, dict)
@@ -220,8 +216,7 @@ LONG = 32767
         ),
         (
             "sdpa-permuted",
-            dict.fromkeys(("query", "key", "value"), tensor(2, 8, 9, 64, stride=(4608, 64, 512, 1)))
-            | PLAIN,
+            dict.fromkeys(("query", "key", "value"), tensor(2, 8, 9, 64, stride=(4608, 64, 512, 1))) | PLAIN,
             False,
         ),
         ("sdpa-strided", {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN}, True),

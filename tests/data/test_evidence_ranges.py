@@ -48,9 +48,7 @@ def test_a_report_lies_in_the_span(release: str, *, inside: bool) -> None:
         ("2.3", None, False),
     ],
 )
-def test_the_span_ends_with_the_change_that_mended_it(
-    mended: str, until: str | None, *, agrees: bool
-) -> None:
+def test_the_span_ends_with_the_change_that_mended_it(mended: str, until: str | None, *, agrees: bool) -> None:
     problems = told({"mended": mended}, until)
     message = f"evidence.0.mended: mended in {mended}, but the span ends at {until}"
     assert problems == ([] if agrees else [message])
@@ -58,9 +56,7 @@ def test_the_span_ends_with_the_change_that_mended_it(
 
 @pytest.mark.parametrize(("fixed", "agrees"), [("2.2", True), ("2.1.1", True), ("2.3", False)])
 def test_the_span_ends_where_the_fault_is_fixed(fixed: str, *, agrees: bool) -> None:
-    assert told({}, fixed=fixed) == (
-        [] if agrees else [f"fixed: fixed in {fixed}, but the span ends at 2.2"]
-    )
+    assert told({}, fixed=fixed) == ([] if agrees else [f"fixed: fixed in {fixed}, but the span ends at 2.2"])
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,7 @@ def test_every_torch_release_from_2_0_has_its_pair(library: str) -> None:
         assert (result is not None) == (Version(2, 0) <= line), release.line
         if result is not None and result[0] != last:
             of_the_pair = LISTS.extensions.releases[library]
-            assert [item.torch_line for item in of_the_pair if item.version == result[0]] == [
-                release.line
-            ]
+            assert [item.torch_line for item in of_the_pair if item.version == result[0]] == [release.line]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +120,7 @@ def test_a_wheel_that_pins_its_torch_goes_with_no_other() -> None:
         ("torchtext", "2.2", None),
     ],
 )
-def test_which_release_goes_with_a_torch_line(
-    library: str, torch_line: str, line: str | None
-) -> None:
+def test_which_release_goes_with_a_torch_line(library: str, torch_line: str, line: str | None) -> None:
     assert paired_line(library, torch_line) == line
     if line is not None:
         assert torch_line_of(library, line) == torch_line

@@ -18,9 +18,7 @@ from opcheck.model.records import OpCall, TensorSpec
 READINGS = Path(__file__).with_name("route_readings.json")
 
 
-def tensor(
-    *shape: int, dtype: str = "float32", stride: tuple[int, ...] = (), offset: int = 0
-) -> TensorSpec:
+def tensor(*shape: int, dtype: str = "float32", stride: tuple[int, ...] = (), offset: int = 0) -> TensorSpec:
     """Make a tensor on MPS, contiguous if no strides are named."""
     steps = [1]
     for size in shape[:0:-1]:
@@ -146,9 +144,7 @@ def convolve(op: str, image: TensorSpec, weight: TensorSpec, **others: object) -
         outer, taps = image.shape[2:], weight.shape[2:]
         sizes = (size - taken + 1 for size, taken in zip(outer, taps, strict=True))
         own["result"] = tensor(image.shape[0], weight.shape[0], *(max(1, size) for size in sizes))
-    inner = (
-        "aten::mps_convolution_transpose_backward" if "backward" in op else "aten::_mps_convolution"
-    )
+    inner = "aten::mps_convolution_transpose_backward" if "backward" in op else "aten::_mps_convolution"
     outer_call = call(op, **{first: image}, weight=weight, **own)
     return msgspec.structs.replace(outer_call, inner=(inner,)) if "mps" not in op else outer_call
 
@@ -157,9 +153,7 @@ def pool(op: str, image: TensorSpec = IMAGE, **others: object) -> OpCall:
     return call(f"aten::{op}", self=image, **POOL | others)
 
 
-def attend(
-    queries: int, size: int, dtype: str = "float32", values: int = 0, **others: object
-) -> OpCall:
+def attend(queries: int, size: int, dtype: str = "float32", values: int = 0, **others: object) -> OpCall:
     query, key = tensor(1, 2, queries, size, dtype=dtype), tensor(1, 2, 16, size, dtype=dtype)
     value = tensor(1, 2, 16, values or size, dtype=dtype)
     arguments = {"attn_mask": None, "is_causal": False, **others}
@@ -325,10 +319,7 @@ def test_each_entry_has_calls_that_go_each_of_its_ways() -> None:
         for choice in CHOICES.load().choices
         for way in choice.ways
         if way.route != "cpu"
-        and not any(
-            op in choice.ops and torch in choice.torch and kind == way.route
-            for op, torch, kind in tried
-        )
+        and not any(op in choice.ops and torch in choice.torch and kind == way.route for op, torch, kind in tried)
     ]
     assert untried == []
 
@@ -360,10 +351,7 @@ def test_a_way_that_an_overload_never_takes_is_none_of_its_own() -> None:
 
 def test_an_operator_without_data_is_unknown() -> None:
     assert routes(load()).of_operators(("aten::no_such_operator",), "2.15").kind == "unknown"
-    assert (
-        routes(load()).of_operators(("aten::mm", "aten::no_such_operator"), "2.15").kind
-        == "unknown"
-    )
+    assert routes(load()).of_operators(("aten::mm", "aten::no_such_operator"), "2.15").kind == "unknown"
 
 
 def test_a_condition_that_is_no_expression_names_its_line(tmp_path: Path) -> None:
@@ -371,18 +359,11 @@ def test_a_condition_that_is_no_expression_names_its_line(tmp_path: Path) -> Non
     file = tmp_path / "routes.yaml"
     file.write_text(file.read_text().replace("not self.is_floating and", "import os and", 1))
     with pytest.raises(OpListError, match="not an expression"):
-        KernelRoutes(load(), tmp_path).of_call(
-            mm(SMALL, SMALL), Target(torch=Version(2, 9), macos=Version(15, 0))
-        )
+        KernelRoutes(load(), tmp_path).of_call(mm(SMALL, SMALL), Target(torch=Version(2, 9), macos=Version(15, 0)))
 
 
 def test_the_values_of_the_table_are_ways_of_a_kernel() -> None:
-    words = {
-        value.partition(":")[0]
-        for row in TABLE.load().operators.values()
-        for _, value in row
-        if value
-    }
+    words = {value.partition(":")[0] for row in TABLE.load().operators.values() for _, value in row if value}
     assert {way for word in words for way in word.split("+")} <= {
         *KINDS,
         "view",

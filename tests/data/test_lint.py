@@ -184,9 +184,7 @@ def test_what_a_release_took_away_is_listed_and_nothing_else(made: Path) -> None
     (line,) = problems(made)
     assert f"{first['op']} went from {first['before']} to {first['after']}" in line
     wrong = {**first, "torch": "2.9"}
-    path.write_text(
-        yaml.safe_dump({**content, "regressions": [*rest, first, first, wrong]}), encoding="utf-8"
-    )
+    path.write_text(yaml.safe_dump({**content, "regressions": [*rest, first, first, wrong]}), encoding="utf-8")
     twice, nothing = problems(made)
     assert twice.endswith("is listed twice")
     assert nothing.endswith("lost nothing such in torch 2.9")

@@ -64,9 +64,7 @@ def test_a_call_forgets_what_the_callee_may_overwrite() -> None:
 
 
 def test_a_store_into_a_known_object_gives_value_and_place() -> None:
-    code = assemble(
-        adrp(8, 0x60000, BASE), add(8, 8, 0x100), adr(9, 0x10040, BASE + 8), store(9, 8, 0x18)
-    )
+    code = assemble(adrp(8, 0x60000, BASE), add(8, 8, 0x100), adr(9, 0x10040, BASE + 8), store(9, 8, 0x18))
     assert list(run(code, BASE))[-1] == Store(0x10040, 0x60118)
 
 

@@ -31,9 +31,7 @@ limitations:
 
 def proposal(tmp_path: Path, name: str = "sin", effect: str = "raises") -> Path:
     path = tmp_path / f"{name}.yaml"
-    path.write_text(
-        PROPOSAL.format(name=name, id=name.replace("_", "-"), effect=effect), encoding="utf-8"
-    )
+    path.write_text(PROPOSAL.format(name=name, id=name.replace("_", "-"), effect=effect), encoding="utf-8")
     return path
 
 

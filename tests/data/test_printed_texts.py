@@ -39,9 +39,7 @@ OF_KERNELS = frozenset(
 
 
 def call_of(op: str, dtype: str) -> OpCall:
-    spec = TensorSpec(
-        tensor=0, storage=0, dtype=dtype, shape=(2, 3), stride=(3, 1), device="mps", argument="self"
-    )
+    spec = TensorSpec(tensor=0, storage=0, dtype=dtype, shape=(2, 3), stride=(3, 1), device="mps", argument="self")
     return OpCall(op=op, inputs=(spec,))
 
 
@@ -61,9 +59,7 @@ def test_no_field_of_a_statement_stays_unfilled(statement: Statement) -> None:
 
 
 def test_a_verdict_prints_the_name_of_the_operation() -> None:
-    call = OpCall(
-        op="aten::cumsum", inputs=call_of("", "int64").inputs, arguments={"dim": 0, "dtype": None}
-    )
+    call = OpCall(op="aten::cumsum", inputs=call_of("", "int64").inputs, arguments={"dim": 0, "dtype": None})
     target = Target(torch=Version(2, 2), macos=Version(13, 0))
     assert judge(call, target, load()).prints == (
         "MPS does not support cumsum_out_mps op with int64 input. Support has been added in macOS 13.3"

@@ -11,11 +11,7 @@ import pytest
 from opcheck.data.registrations import load
 from opcheck.data.statement_model import program_text
 
-PROGRAMS = {
-    name: statement.program
-    for name, statement in load().statements.by_id.items()
-    if statement.program
-}
+PROGRAMS = {name: statement.program for name, statement in load().statements.by_id.items() if statement.program}
 #: These take more than a second on one core.
 LARGE = {
     "boolean-mask-varying-size",

@@ -78,8 +78,7 @@ def test_arguments_that_some_releases_lack_are_read_from_python_and_from_schemas
         tmp_path / "2.whl",
         "- func: mm(Tensor self, Tensor mat2) -> Tensor\n"
         "- func: mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor\n",
-        a="def f(x, *, new=1): ...\ndef g(named): ...\nclass C:\n    def __init__(self, x, y=1): ...\n"
-        "def h(z): ...\n",
+        a="def f(x, *, new=1): ...\ndef g(named): ...\nclass C:\n    def __init__(self, x, y=1): ...\ndef h(z): ...\n",
     )
     assert extract({"1.0": old, "2.0": new})["arguments"] == {
         "aten.mm": {"out_dtype": [["2.0", ""]]},

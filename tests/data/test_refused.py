@@ -29,9 +29,7 @@ _LOOKUP = OperatorLookup(load())
         ("aten::no_such_operator", "float32", False),
     ],
 )
-def test_a_refused_dtype_is_unsupported_in_every_release(
-    op: str, dtype: str, *, refused: bool
-) -> None:
+def test_a_refused_dtype_is_unsupported_in_every_release(op: str, dtype: str, *, refused: bool) -> None:
     assert bool(refused_by(op, dtype)) == refused
     for line in ("2.9", "2.15"):
         verdict = _LOOKUP.verdict(op, target(line, "26.0"), dtype)
@@ -46,10 +44,7 @@ def test_the_cpu_of_this_machine_refuses_it() -> None:
 
 def test_a_composite_is_not_judged_by_what_it_calls_in_another_dtype() -> None:
     # isin of floats combines truth values bit by bit.
-    assert (
-        _LOOKUP.verdict("aten::isin.Tensor_Tensor", target("2.15", "26.0"), "float32").status
-        == "native"
-    )
+    assert _LOOKUP.verdict("aten::isin.Tensor_Tensor", target("2.15", "26.0"), "float32").status == "native"
 
 
 def test_an_audit_refuses_it_although_the_meta_kernel_ends_the_model() -> None:
@@ -59,6 +54,4 @@ def test_an_audit_refuses_it_although_the_meta_kernel_ends_the_model() -> None:
 
     report = opcheck.audit(Ranked(), (torch.ones(4),))
     assert report.headline == "fails"
-    assert {group.op: group.verdict.because for group in report.groups}["aten::topk"] == nowhere(
-        "bool"
-    )
+    assert {group.op: group.verdict.because for group in report.groups}["aten::topk"] == nowhere("bool")

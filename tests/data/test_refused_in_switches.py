@@ -58,9 +58,7 @@ def test_a_release_refuses_the_dtype_and_a_later_one_computes_it(
         ("aten::linalg_polar", "float16", "float32", "2.14"),
     ],
 )
-def test_a_release_refuses_one_dtype_and_computes_another(
-    op: str, refused: str, computed: str, line: str
-) -> None:
+def test_a_release_refuses_one_dtype_and_computes_another(op: str, refused: str, computed: str, line: str) -> None:
     lookup = OperatorLookup(load())
     states = [lookup.state(op, target(line, "15.0"), dtype).status for dtype in (refused, computed)]
     assert states == ["unsupported", "native"]

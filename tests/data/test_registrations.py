@@ -233,9 +233,7 @@ ATEN = FILES["MPS"]
         ("releases.yaml", "schema: 1", "schema: 7", "the schema must be 1", ""),
     ],
 )
-def test_damage_is_reported_with_its_place(
-    copy: Path, file: str, old: str, new: str, message: str, place: str
-) -> None:
+def test_damage_is_reported_with_its_place(copy: Path, file: str, old: str, new: str, message: str, place: str) -> None:
     line = change(copy / file, old, new)
     with pytest.raises(OpListError) as caught:
         load(copy)

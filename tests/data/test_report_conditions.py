@@ -172,9 +172,7 @@ CASES: dict[str, dict[str, Any]] = {
             tensor(32768, 1, 256, stride=(256, 8388608, 1)),
         )
     },
-    "linear-rank-5-transposed-aborts": {
-        "input": (tensor(2, 2, 2, 2, 2, stride=(16, 1, 4, 2, 8)), CUBE)
-    },
+    "linear-rank-5-transposed-aborts": {"input": (tensor(2, 2, 2, 2, 2, stride=(16, 1, 4, 2, 8)), CUBE)},
     "sdpa-nan-dropped": {
         "query": (tensor(1, 1, 8, 64), tensor(1, 1, 9, 64)),
         "value": (tensor(1, 1, 16, 64), tensor(1, 1, 16, 63)),
@@ -241,18 +239,14 @@ CASES: dict[str, dict[str, Any]] = {
     "scatter-transposed-source": {"src": (TURNED, FLAT), "index": FLAT},
     "scatter-into-permuted": STRIDED,
     "scatter-last-dimension-of-one": {"self": (COLUMN, FLAT), "index": tensor(2, 1)},
-    "boolean-mask-two-dimensions": {
-        "indices": ((tensor(4, 6, dtype="bool"),), (tensor(4, dtype="bool"),))
-    },
+    "boolean-mask-two-dimensions": {"indices": ((tensor(4, 6, dtype="bool"),), (tensor(4, dtype="bool"),))},
     "index-put-no-bounds-check": {"indices": ((INTEGERS,), (tensor(4, dtype="bool"),))},
     "embedding-gradient-padding": {"padding_idx": (0, -1)},
     "flip-dimension-of-one": {"self": COLUMN, "dims": ((1,), (0,))},
     "cat-channels-last": {"tensors": ((LAST, PLANE), (PLANE, PLANE))},
     "cat-2-31": {"result": (tensor(2**31 + 1), tensor(2**31))},
     "copy-4-gib": {"self": (tensor(2**30), tensor(2**30 - 1)), "src": tensor(1, device="cpu")},
-    "copy-strided-2-32": {
-        "self": (tensor(2**16, 2, stride=(2**17, 1)), tensor(2**8, 2, stride=(2**17, 1)))
-    },
+    "copy-strided-2-32": {"self": (tensor(2**16, 2, stride=(2**17, 1)), tensor(2**8, 2, stride=(2**17, 1)))},
     "copy-into-cpu-view": {
         "self": (
             tensor(4, 6, stride=(1, 4), dtype="float16", device="cpu"),
@@ -342,9 +336,7 @@ def test_a_condition_tells_the_reported_call_from_its_neighbour(name: str) -> No
     assert condition is not None
     for side, holds in enumerate((True, False)):
         values = {
-            argument: value[side]
-            if isinstance(value, tuple) and argument not in WHOLE_TUPLES
-            else value
+            argument: value[side] if isinstance(value, tuple) and argument not in WHOLE_TUPLES else value
             for argument, value in CASES[name].items()
         }
         assert condition.evaluate(values) is holds, values

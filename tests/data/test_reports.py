@@ -20,9 +20,7 @@ _LISTS = load()
 
 def tensor(argument: str, *shape: int, dtype: str = "float32") -> TensorSpec:
     stride = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
-    return TensorSpec(
-        tensor=1, storage=1, dtype=dtype, shape=shape, stride=stride, argument=argument
-    )
+    return TensorSpec(tensor=1, storage=1, dtype=dtype, shape=shape, stride=stride, argument=argument)
 
 
 def statements(torch: str, op: str, *inputs: TensorSpec, **arguments: Any) -> set[str]:
@@ -147,18 +145,14 @@ def test_a_statement_holds_for_the_reported_call_and_not_for_the_nearest_other(
 
 
 @pytest.mark.parametrize(("shape", "holds"), [((8, 32, 48), True), ((8, 48, 32), False)])
-def test_lstsq_is_wrong_for_more_unknowns_than_equations(
-    shape: tuple[int, ...], *, holds: bool
-) -> None:
+def test_lstsq_is_wrong_for_more_unknowns_than_equations(shape: tuple[int, ...], *, holds: bool) -> None:
     inputs = (tensor("self", *shape, dtype="complex64"), tensor("b", 8, shape[1], 3))
     result = statements("2.14", "aten::linalg_lstsq.out", *inputs)
     assert ("lstsq-complex-underdetermined" in result) == holds
 
 
 @pytest.mark.parametrize(("size", "holds"), [(24, True), (32, False)])
-def test_attention_is_wrong_where_the_value_has_another_last_dimension(
-    size: int, *, holds: bool
-) -> None:
+def test_attention_is_wrong_where_the_value_has_another_last_dimension(size: int, *, holds: bool) -> None:
     shapes = {"query": (1, 1, 16, 32), "key": (1, 1, 16, 32), "value": (1, 1, 16, size)}
     inputs = [tensor(name, *shape) for name, shape in shapes.items()]
     result = statements("2.10", "aten::_scaled_dot_product_attention_math_for_mps", *inputs)
@@ -226,9 +220,7 @@ def test_the_backward_of_a_convolution_misreads_a_channels_last_gradient(
 ) -> None:
     gradient = msgspec.structs.replace(tensor("grad_output", 1, 4, 1, 3), stride=stride)
     inputs = (tensor("self", 1, 2, 1, 3), gradient, tensor("weight", 4, 2, 1, 3))
-    call = OpCall(
-        op="aten::mps_convolution_backward", inputs=inputs, outputs=(), arguments={}, inner=()
-    )
+    call = OpCall(op="aten::mps_convolution_backward", inputs=inputs, outputs=(), arguments={}, inner=())
     target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
     verdict = judge(call, target, _LISTS)
     names = {*verdict.limitations, *verdict.advisories}
@@ -250,9 +242,7 @@ def test_nextafter_of_bfloat16_is_wrong(dtype: str, *, holds: bool) -> None:
         ("2.14", "complex64", set()),
     ],
 )
-def test_no_complex_tensor_is_conjugated_in_place(
-    torch: str, dtype: str, expected: set[str]
-) -> None:
+def test_no_complex_tensor_is_conjugated_in_place(torch: str, dtype: str, expected: set[str]) -> None:
     result = statements(torch, "aten::conj_physical_", tensor("self", 4, dtype=dtype))
     assert {name for name in result if name.startswith("conj-")} == expected
 
@@ -304,9 +294,7 @@ def test_each_problem_of_the_file_is_named(tmp_path: Path) -> None:
         ("2.12", "float32", 0.33, False),
     ],
 )
-def test_a_half_tensor_takes_no_scaled_float32_in_place(
-    torch: str, other: str, alpha: float, *, holds: bool
-) -> None:
+def test_a_half_tensor_takes_no_scaled_float32_in_place(torch: str, other: str, alpha: float, *, holds: bool) -> None:
     inputs = (tensor("self", 16, dtype="float16"), tensor("other", 16, dtype=other))
     result = statements(torch, "aten::add_.Tensor", *inputs, alpha=alpha)
     assert ("add-alpha-in-place-narrower" in result) is holds

@@ -77,9 +77,7 @@ def test_every_field_is_kept(tmp_path: Path) -> None:
     assert made.condition == "self.dim == 5 and transposed"
     assert made.error is not None
     assert made.error.text == "No {n} channels."
-    assert made.evidence[0] == StatementEvidence(
-        kind="source", torch="2.10", where="Made.mm", line=841
-    )
+    assert made.evidence[0] == StatementEvidence(kind="source", torch="2.10", where="Made.mm", line=841)
     assert (made.sort, made.when, made.links) == (
         "limitation",
         "the indices repeat",
@@ -90,9 +88,7 @@ def test_every_field_is_kept(tmp_path: Path) -> None:
 def test_advisories_are_told_apart(tmp_path: Path) -> None:
     text = WHOLE.replace("limitations:", "advisories:").replace("mm-whole", "mm-wrong")
     text = text.replace("    summary:", '    fixed: "2.10"\n    fixed_basis: pr\n    summary:')
-    text = text.replace(
-        "    summary:", "    program: return torch.ones(1, device=device)\n    summary:"
-    )
+    text = text.replace("    summary:", "    program: return torch.ones(1, device=device)\n    summary:")
     write(tmp_path, WHOLE)
     result = load_statements(write(tmp_path, text, "advisories/made.yaml"))
     assert [advisory.id for advisory in result.advisories] == ["mm-wrong"]
@@ -183,9 +179,7 @@ def test_advisories_are_told_apart(tmp_path: Path) -> None:
         ("It has limits.", "' '", "15 limitations.0.summary: Expected `str` matching regex"),
     ],
 )
-def test_what_is_refused_has_its_line_and_key(
-    tmp_path: Path, old: str, new: str, problem: str
-) -> None:
+def test_what_is_refused_has_its_line_and_key(tmp_path: Path, old: str, new: str, problem: str) -> None:
     assert old in WHOLE
     result = problems(write(tmp_path, WHOLE.replace(old, new, 1)))
     assert [line for line in result if line.startswith(f"limitations/made.yaml:{problem}")], result
@@ -231,10 +225,7 @@ def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
 def test_an_id_is_given_once(tmp_path: Path) -> None:
     write(tmp_path, WHOLE)
     (result,) = problems(write(tmp_path, WHOLE, "limitations/other.yaml"))
-    assert result == (
-        "limitations/other.yaml:3 limitations.0.id: "
-        "the id mm-whole is taken: limitations/made.yaml:3"
-    )
+    assert result == ("limitations/other.yaml:3 limitations.0.id: the id mm-whole is taken: limitations/made.yaml:3")
 
 
 def test_no_directory_holds_no_statements(tmp_path: Path) -> None:
@@ -298,9 +289,7 @@ def test_the_digest_follows_every_byte(tmp_path: Path) -> None:
     assert load_statements(write(tmp_path, WHOLE + "# a word\n")).digest != before
 
 
-@pytest.mark.skipif(
-    not version("torch").startswith("2.13."), reason="the index has the defaults of 2.13's schemas"
-)
+@pytest.mark.skipif(not version("torch").startswith("2.13."), reason="the index has the defaults of 2.13's schemas")
 def test_the_committed_index_is_up_to_date() -> None:
     from scripts.compile_statements import compile_index
 
@@ -311,7 +300,5 @@ def test_the_committed_index_is_up_to_date() -> None:
 def test_the_committed_index_holds_what_the_files_hold() -> None:
     index = read_index(data_directory())
     assert index is not None
-    assert index.statements == tuple(
-        sorted(read_statements(data_directory()), key=lambda item: item.id)
-    )
+    assert index.statements == tuple(sorted(read_statements(data_directory()), key=lambda item: item.id))
     assert msgspec.json.decode(dump_index(index).encode(), type=Index) == index

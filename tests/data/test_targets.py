@@ -60,9 +60,7 @@ def test_every_release_goes_with_every_macos_once() -> None:
 def test_a_release_is_left_out_on_a_macos_on_which_it_does_not_start() -> None:
     result = pairs("2.12", ["13", "15"], lists=LISTS)
     assert [str(target) for target in result.targets] == ["torch 2.12, macOS 15.0"]
-    assert result.left_out == (
-        "torch 2.12 does not start its MPS backend on macOS 13.0: it needs 14.0",
-    )
+    assert result.left_out == ("torch 2.12 does not start its MPS backend on macOS 13.0: it needs 14.0",)
 
 
 @pytest.mark.parametrize(

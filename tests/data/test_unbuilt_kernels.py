@@ -53,7 +53,5 @@ def test_the_built_kernels_decide_the_dtype(op: str, dtype: str, line: str, stat
         ("aten::silu_", "complex64", "unsupported"),
     ],
 )
-def test_a_form_in_place_or_with_out_is_refused_where_its_result_cannot_be(
-    op: str, dtype: str, status: str
-) -> None:
+def test_a_form_in_place_or_with_out_is_refused_where_its_result_cannot_be(op: str, dtype: str, status: str) -> None:
     assert OperatorLookup(load()).state(op, target("2.12", "15.0"), dtype).status == status

@@ -45,9 +45,7 @@ def test_the_ratios_are_read_as_the_allocator_reads_them(
         ({HIGH: "0.0", LOW: "2.5"}, "invalid low watermark ratio 2.5"),
     ],
 )
-def test_a_ratio_that_the_allocator_refuses_ends_a_capture(
-    variables: dict[str, str], prints: str
-) -> None:
+def test_a_ratio_that_the_allocator_refuses_ends_a_capture(variables: dict[str, str], prints: str) -> None:
     invalid = find_invalid(watermarks(variables, TORCH))
     assert invalid is not None
     assert invalid.prints == prints

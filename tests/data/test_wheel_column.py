@@ -75,9 +75,7 @@ def test_the_values_follow_the_dispatchers_order() -> None:
 
 
 def test_a_stub_with_a_kernel_is_not_missing() -> None:
-    result = column.dispatch(
-        (*FALLBACKS, *registered("CompositeExplicitAutograd", "kaiser_window"))
-    )
+    result = column.dispatch((*FALLBACKS, *registered("CompositeExplicitAutograd", "kaiser_window")))
     values = column.column(result, SCHEMAS, set(), {"kaiser_window_stub": True})
     assert values["aten::kaiser_window"] == "composite_explicit"
 
@@ -162,9 +160,7 @@ def test_the_order_of_whole_builds_leaves_no_trace(tmp_path: Path) -> None:
     for name, order in {"one": (0, 1, 2), "other": (2, 1, 0), "again": (1, 0, 2, 1)}.items():
         for index in order:
             write(releases[index], tmp_path / name)
-    assert (
-        contents(tmp_path / "one") == contents(tmp_path / "other") == contents(tmp_path / "again")
-    )
+    assert contents(tmp_path / "one") == contents(tmp_path / "other") == contents(tmp_path / "again")
     lists = load(tmp_path / "one")
     assert [release.line for release in lists.releases] == ["1.13", "2.9", "2.10"]
     assert lists.history("aten::b") == (("1.13", "kernel"), ("2.10", None))

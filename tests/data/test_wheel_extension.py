@@ -146,9 +146,7 @@ def test_the_stable_abi() -> None:
         (FRAGMENT, [(INIT_FRAGMENT, MADE, 0), (STABLE_DEF, 0, 0)], "schema is not a constant"),
     ],
 )
-def test_what_the_reader_does_not_know_stops_it(
-    name: str, calls: list[tuple[int, int, int]], message: str
-) -> None:
+def test_what_the_reader_does_not_know_stops_it(name: str, calls: list[tuple[int, int, int]], message: str) -> None:
     with pytest.raises(OpListError, match=message):
         find_registered(made({name: calls}))
 
@@ -190,11 +188,7 @@ RELEASES = read_extensions(data_directory() / FILE)
 @pytest.mark.wheel
 @pytest.mark.parametrize(
     "source",
-    [
-        f"{library}=={release.version}"
-        for library, releases in RELEASES.items()
-        for release in releases
-    ],
+    [f"{library}=={release.version}" for library, releases in RELEASES.items() for release in releases],
 )
 def test_a_rebuilt_release_is_the_committed_one(source: str, tmp_path: Path) -> None:
     committed = data_directory()

@@ -98,9 +98,7 @@ def compressed_in_no_way(wheel: Path) -> None:
         lambda wheel: made_wheel(wheel, **{"torch/version.py": "-" * 100_000 + "1"}),
     ],
 )
-def test_whatever_is_wrong_with_its_bytes_is_damage(
-    tmp_path: Path, damage: Callable[[Path], object]
-) -> None:
+def test_whatever_is_wrong_with_its_bytes_is_damage(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     wheel = made_wheel(tmp_path / WHEEL)
     damage(wheel)
     with pytest.raises(OpListError, match="damaged") as caught:

@@ -32,12 +32,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="this is a Mac")
-@pytest.mark.parametrize(
-    "arguments", [["verify", "m.py:net", "--here"], ["audit", "m.py:net", "--verify"]]
-)
-def test_where_no_mac_is_it_is_refused(
-    folder: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("arguments", [["verify", "m.py:net", "--here"], ["audit", "m.py:net", "--verify"]])
+def test_where_no_mac_is_it_is_refused(folder: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(arguments) == 2
     assert len(capsys.readouterr().err.splitlines()) == 3
     assert not (folder / "opcheck-verify").exists()

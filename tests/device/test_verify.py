@@ -38,18 +38,14 @@ def place(op: str, status: Status, line: str = "net.py:3", **others: object) -> 
     return CallGroup(**content)  # type: ignore[arg-type]
 
 
-def made_report(
-    *groups: CallGroup, target: ReportTarget = TARGET, observed: bool = False
-) -> Report:
+def made_report(*groups: CallGroup, target: ReportTarget = TARGET, observed: bool = False) -> Report:
     confidence: Confidence = "observed" if observed else "registration"
     packages = {"machine": "Apple M2", "macos build": "24D81"} if observed else {}
     return msgspec.structs.replace(
         make_report(),
         target=target,
         groups=tuple(msgspec.structs.replace(group, confidence=confidence) for group in groups),
-        capture=CaptureFacts(
-            tracer="mac" if observed else "dispatch", complete=True, packages=packages
-        ),
+        capture=CaptureFacts(tracer="mac" if observed else "dispatch", complete=True, packages=packages),
     )
 
 
@@ -71,9 +67,7 @@ def test_calls_are_matched_by_operator_line_and_dtype(lists: OpLists) -> None:
         place("aten::sin", "native", "net.py:7"),
     )
     result = verify(prediction, observation, lists)
-    assert [
-        (agreement.op, agreement.predicted, agreement.observed) for agreement in result.agreements
-    ] == [
+    assert [(agreement.op, agreement.predicted, agreement.observed) for agreement in result.agreements] == [
         ("aten::add.Tensor", "native", "native"),
         ("aten::add.Tensor", "unsupported", "unsupported"),
         ("aten::linalg_qr.out", "fallback", "fallback"),
@@ -84,9 +78,7 @@ def test_calls_are_matched_by_operator_line_and_dtype(lists: OpLists) -> None:
 
 
 @pytest.mark.parametrize("line", ["net.py:3", "net.py:4"])
-def test_a_functional_call_is_the_one_whose_out_form_the_mac_names(
-    line: str, lists: OpLists
-) -> None:
+def test_a_functional_call_is_the_one_whose_out_form_the_mac_names(line: str, lists: OpLists) -> None:
     # Only where the line is the same, too.
     gcd = place("aten::gcd", "native")
     compared = verify(made_report(gcd), seen(place("aten::gcd.out", "fallback", line)), lists)
@@ -97,9 +89,9 @@ def test_a_functional_call_is_the_one_whose_out_form_the_mac_names(
 def test_the_profilers_name_without_an_overload_is_every_overload(lists: OpLists) -> None:
     prediction = made_report(place("aten::isin.Tensor_Tensor", "native"))
     result = verify(prediction, seen(place("aten::isin", "fallback", "", dtypes=())), lists)
-    assert [
-        (contradiction.predicted, contradiction.observed) for contradiction in result.contradictions
-    ] == [("native", "fallback")]
+    assert [(contradiction.predicted, contradiction.observed) for contradiction in result.contradictions] == [
+        ("native", "fallback")
+    ]
 
 
 def test_precision_and_recall_are_of_each_status(lists: OpLists) -> None:
@@ -117,8 +109,7 @@ def test_precision_and_recall_are_of_each_status(lists: OpLists) -> None:
     )
     result = verify(prediction, observation, lists)
     assert [
-        (rate.status, rate.both, rate.predicted, rate.observed, rate.precision, rate.recall)
-        for rate in result.rates
+        (rate.status, rate.both, rate.predicted, rate.observed, rate.precision, rate.recall) for rate in result.rates
     ] == [
         ("native", 1, 2, 1, 0.5, 1.0),
         ("fallback", 1, 1, 1, 1.0, 1.0),
@@ -130,9 +121,7 @@ def test_precision_and_recall_are_of_each_status(lists: OpLists) -> None:
 def test_what_names_no_operator_is_matched_by_its_statement(lists: OpLists) -> None:
     stated = ("grid-sampler-2d-border",)
     prediction = made_report(place("aten::grid_sampler_2d", "unsupported", limitations=stated))
-    observation = seen(
-        place("(operator not named)", "unsupported", "", limitations=stated, dtypes=())
-    )
+    observation = seen(place("(operator not named)", "unsupported", "", limitations=stated, dtypes=()))
     (pair,) = verify(prediction, observation, lists).pairs
     assert pair.agrees
     assert pair.op == "aten::grid_sampler_2d"
@@ -149,9 +138,7 @@ def test_differing_targets_are_said(lists: OpLists) -> None:
     assert any("differ in torch" in note for note in notes)
 
 
-def test_a_contradiction_becomes_a_statement_that_the_lists_read(
-    lists: OpLists, tmp_path: Path
-) -> None:
+def test_a_contradiction_becomes_a_statement_that_the_lists_read(lists: OpLists, tmp_path: Path) -> None:
     text = "RuntimeError: sin is broken on MPS"
     result = verify(
         made_report(place("aten::sin", "native"), place("aten::tan", "unsupported", "b.py:1")),
@@ -178,9 +165,7 @@ def test_a_contradiction_becomes_a_statement_that_the_lists_read(
 
 
 def test_a_report_and_its_file_tell_the_same(tmp_path: Path) -> None:
-    made = report(
-        make_trace(call("aten::mm", 3), call("aten::foo", 4)), make_target(), make_lists()
-    )
+    made = report(make_trace(call("aten::mm", 3), call("aten::foo", 4)), make_target(), make_lists())
     file = tmp_path / "report.json"
     file.write_text(render(made, "json"), encoding="utf-8")
     assert calls_of(read(str(file))) == calls_of(made)

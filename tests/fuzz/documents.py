@@ -48,9 +48,7 @@ NASTY = (
     "{",
 )
 TEXTS = st.one_of(st.sampled_from(NASTY), st.text(max_size=12))
-NUMBERS = st.sampled_from(
-    (0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**30, 10**5000, 0.5, -0.0, 1e308, 5e-324)
-)
+NUMBERS = st.sampled_from((0, -1, 1, 2**31, 2**63, -(2**63) - 1, 10**30, 10**5000, 0.5, -0.0, 1e308, 5e-324))
 SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS)
 VALUES = st.one_of(
     SCALARS,

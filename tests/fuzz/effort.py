@@ -9,9 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-_ALWAYS = settings(
-    deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False
-)
+_ALWAYS = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=False)
 
 
 def fuzzed(

@@ -75,9 +75,7 @@ GATE_BASELINE = {
 SCAN_BASELINE = {
     "schema": SCAN_SCHEMA,
     "fingerprints": VERSION,
-    "findings": [
-        {"fingerprint": "ab" * 16, "rule": "OC201", "file": "train.py", "text": "x.cuda()"}
-    ],
+    "findings": [{"fingerprint": "ab" * 16, "rule": "OC201", "file": "train.py", "text": "x.cuda()"}],
 }
 MODELS = {
     "models": [
@@ -212,15 +210,11 @@ def gated() -> Undone:
 def swept() -> Undone:
     """A sweep that plans and runs nothing: its children import torch."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(
-        "opcheck.features.sweep.sweep_engine.Engine.run", lambda *_args, **_options: iter(())
-    )
+    patch.setattr("opcheck.features.sweep.sweep_engine.Engine.run", lambda *_args, **_options: iter(()))
     patch.setattr("opcheck.features.sweep.sweep_folder.Folder.begin", lambda *_args: None)
     patch.setattr("opcheck.features.sweep.sweep_engine.sweep", lambda *_args, **_options: 0)
     patch.setattr("opcheck.features.sweep.sweep_folder.Folder.__enter__", lambda folder: folder)
-    patch.setattr(
-        "opcheck.features.sweep.sweep_folder.write", lambda _path: {"verdicts": 0, "failures": 0}
-    )
+    patch.setattr("opcheck.features.sweep.sweep_folder.write", lambda _path: {"verdicts": 0, "failures": 0})
     return Undone(patch)
 
 

@@ -40,9 +40,7 @@ LINES = st.one_of(
 )
 LOGS = st.one_of(
     bytes_mutated(PRINTED),
-    st.lists(LINES, max_size=12).map(
-        lambda lines: "\n".join(lines).encode("utf-8", errors="surrogatepass")
-    ),
+    st.lists(LINES, max_size=12).map(lambda lines: "\n".join(lines).encode("utf-8", errors="surrogatepass")),
     st.binary(max_size=200),
 )
 ASKED = (

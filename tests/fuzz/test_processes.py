@@ -16,9 +16,7 @@ DEPTH = 50_000
 #: Bytes of memory that a run may take: what it reads is a few kilobytes.
 MEMORY = 2 << 30
 
-ALIASES = "".join(
-    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
-)
+ALIASES = "".join(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12))
 BOMB = f"a0: &a0 [x]\n{ALIASES}"
 DEEP = {
     "json": "[" * DEPTH,
@@ -50,9 +48,7 @@ def _little_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "file", "name"), CASES, ids=[f"{case[0][0]}-{case[2]}" for case in CASES]
-)
+@pytest.mark.parametrize(("arguments", "file", "name"), CASES, ids=[f"{case[0][0]}-{case[2]}" for case in CASES])
 def test_a_document_that_is_deep_or_grows_is_refused(
     arguments: list[str], file: str, name: str, tmp_path: Path
 ) -> None:

@@ -14,9 +14,7 @@ from tests.fuzz.effort import fuzzed
 from tests.fuzz.trial import Trial
 
 GOLDEN = Path(__file__).parents[1] / "render" / "golden"
-REPORTS = [
-    json.loads((GOLDEN / f"{name}.json").read_text()) for name in ("native", "broken", "everything")
-]
+REPORTS = [json.loads((GOLDEN / f"{name}.json").read_text()) for name in ("native", "broken", "everything")]
 WHOLE = as_json(REPORTS[2])
 DAMAGED = damaged(REPORTS)
 #: What failed once: a word that YAML's own reader cannot read, a target without its torch, digits that Python refuses.
@@ -65,9 +63,7 @@ def test_findings_are_listed(trial: Trial, content: bytes) -> None:
     st.tuples(
         DAMAGED,
         st.sampled_from(("repro", "issue")),
-        st.sampled_from(
-            ("1", "2", "3", "OC102", "aten::svd", "0", "-1", "99", "9" * 5000, "x\x1b[2J")
-        ),
+        st.sampled_from(("1", "2", "3", "OC102", "aten::svd", "0", "-1", "99", "9" * 5000, "x\x1b[2J")),
     ),
     quick=60,
     long=4000,
@@ -76,7 +72,5 @@ def test_a_program_is_written(trial: Trial, content: tuple[bytes, str, str]) -> 
     report, verb, which = content
     with pytest.MonkeyPatch.context() as patch:
         # The program is written; nothing runs it.
-        patch.setattr(
-            program_check, "_run", lambda *_args: (1, "", "Error: no process is started here")
-        )
+        patch.setattr(program_check, "_run", lambda *_args: (1, "", "Error: no process is started here"))
         trial([verb, "report.json", which, "-o", "repro.txt"], {"report.json": report})

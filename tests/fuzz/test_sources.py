@@ -121,9 +121,7 @@ PIECES = st.one_of(
 )
 PROGRAMS = st.one_of(
     bytes_mutated([PYTHON]),
-    st.lists(PIECES, max_size=8).map(
-        lambda lines: "\n".join(lines).encode("utf-8", errors="surrogatepass")
-    ),
+    st.lists(PIECES, max_size=8).map(lambda lines: "\n".join(lines).encode("utf-8", errors="surrogatepass")),
 )
 ASKED = ("text", "json", "yaml", "sarif", "junit", "github", "gitlab", "csv", "jsonl", "markdown")
 
@@ -143,9 +141,7 @@ def test_a_program_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None:
     trial(["scan", ".", "-f", name], {"train.py": program, "fine.py": PYTHON})
 
 
-@fuzzed(
-    st.tuples(damaged([NOTEBOOK], with_yaml=False), st.sampled_from(ASKED)), quick=80, long=6000
-)
+@fuzzed(st.tuples(damaged([NOTEBOOK], with_yaml=False), st.sampled_from(ASKED)), quick=80, long=6000)
 def test_a_notebook_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None:
     notebook, name = content
     trial(["scan", "a.ipynb", "-f", name], {"a.ipynb": notebook})
@@ -155,9 +151,7 @@ def test_a_notebook_is_scanned(trial: Trial, content: tuple[bytes, str]) -> None
     st.tuples(
         st.one_of(
             bytes_mutated([REQUIREMENTS, PYPROJECT]),
-            st.lists(TEXTS, max_size=5).map(
-                lambda lines: "\n".join(lines).encode(errors="replace")
-            ),
+            st.lists(TEXTS, max_size=5).map(lambda lines: "\n".join(lines).encode(errors="replace")),
         ),
         st.sampled_from(("requirements.txt", "pyproject.toml")),
         st.booleans(),
@@ -179,9 +173,7 @@ ENVIRONMENT: Any = json.loads(msgspec.json.encode(CLEAN))
 
 
 @fuzzed(
-    st.tuples(
-        damaged([ENVIRONMENT], with_yaml=False), PROGRAMS, st.sampled_from(("text", "json", "yaml"))
-    ),
+    st.tuples(damaged([ENVIRONMENT], with_yaml=False), PROGRAMS, st.sampled_from(("text", "json", "yaml"))),
     quick=80,
     long=6000,
 )

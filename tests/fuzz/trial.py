@@ -86,9 +86,7 @@ class Trial:
         return Run(code, _written(out), _written(err), self._files() - before)
 
     def _files(self) -> frozenset[str]:
-        return frozenset(
-            str(path.relative_to(self.work)) for path in self.work.rglob("*") if path.is_file()
-        )
+        return frozenset(str(path.relative_to(self.work)) for path in self.work.rglob("*") if path.is_file())
 
     def _left(self) -> list[str]:
         return [str(path) for path in self._temporary.rglob("*")]
@@ -128,9 +126,7 @@ def _outputs(args: Sequence[str]) -> frozenset[str]:
     """The files that the arguments ask for."""
     flags = {"-o", "--output", "--propose", "--save-graph", "--baseline"}
     return frozenset(
-        os.path.normpath(value)
-        for flag, value in pairwise(args)
-        if flag in flags and value not in {"", "-"}
+        os.path.normpath(value) for flag, value in pairwise(args) if flag in flags and value not in {"", "-"}
     )
 
 
@@ -163,9 +159,7 @@ def _written(stream: io.TextIOWrapper) -> str:
 def _streams(stdin: bytes) -> Iterator[tuple[io.TextIOWrapper, io.TextIOWrapper]]:
     # stderr is written as Python itself opens it: what cannot be encoded is escaped.
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    err = io.TextIOWrapper(
-        io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True
-    )
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
     before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
     try:

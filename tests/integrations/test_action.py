@@ -44,9 +44,7 @@ def runner(tmp_path: Path) -> Runner:
     binaries = tmp_path / "bin"
     binaries.mkdir()
     program = binaries / "opcheck"
-    program.write_text(
-        _RECORDER.format(python=sys.executable, log=str(tmp_path / "calls.jsonl")), encoding="utf-8"
-    )
+    program.write_text(_RECORDER.format(python=sys.executable, log=str(tmp_path / "calls.jsonl")), encoding="utf-8")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return Runner(folder=tmp_path, inputs={}, path=[binaries])
 
@@ -102,9 +100,7 @@ def test_an_opcheck_that_is_there_is_taken(runner: Runner) -> None:
     assert calls(runner) == [["--version"]]
 
 
-def test_without_an_opcheck_pip_installs_the_action_itself(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_opcheck_pip_installs_the_action_itself(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     (binaries,) = runner.path
     (binaries / "opcheck").rename(binaries / "kept")
     python = binaries / "python"

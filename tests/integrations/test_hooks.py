@@ -13,9 +13,7 @@ import yaml
 
 from tests.integrations.runner import ROOT
 
-HOOKS: list[dict[str, Any]] = yaml.safe_load(
-    (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
-)
+HOOKS: list[dict[str, Any]] = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 BY_ID = {hook["id"]: hook for hook in HOOKS}
 #: What pre-commit reads (pre-commit.com, "Creating new hooks"), with the kinds of the values.
 KEYS = {
@@ -68,8 +66,6 @@ def test_the_scan_reads_the_files_that_it_is_given(tmp_path: Path) -> None:
 
 def test_files_that_the_configuration_leaves_out_are_no_mistake(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x.cuda()\n", encoding="utf-8")
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.opcheck.scan]\nexclude = ["a.py"]\n', encoding="utf-8"
-    )
+    (tmp_path / "pyproject.toml").write_text('[tool.opcheck.scan]\nexclude = ["a.py"]\n', encoding="utf-8")
     done = run("opcheck-scan", tmp_path, "a.py")
     assert (done.returncode, done.stderr) == (0, "")

@@ -91,9 +91,7 @@ def _without_times(value: Any) -> Any:
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_another_host_gives_the_same_answer(
-    system: str, arguments: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_another_host_gives_the_same_answer(system: str, arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(MODEL, encoding="utf-8")
     expected, answer = (opcheck(tmp_path, host, *arguments) for host in ("linux", system))
     assert answer == expected
@@ -120,8 +118,6 @@ def test_a_sweep_runs_without_copies_of_its_process(tmp_path: Path) -> None:
     assert "not done after 5 s" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "name", ["C:\\x\\m.py:net", "C:/x/m.py:net", "..\\m.py:net", "C:\\x\\model.pt2", "D:\\m.py"]
-)
+@pytest.mark.parametrize("name", ["C:\\x\\m.py:net", "C:/x/m.py:net", "..\\m.py:net", "C:\\x\\model.pt2", "D:\\m.py"])
 def test_a_path_of_windows_is_no_name_on_a_hub(name: str) -> None:
     assert not is_repository(name)

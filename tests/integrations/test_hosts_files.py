@@ -26,13 +26,8 @@ FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 def test_the_conda_recipe_has_the_requirements_of_the_package() -> None:
     recipe = yaml.safe_load((ROOT / "packaging/conda/recipe.yaml").read_text())
     assert recipe["context"]["version"] == VERSION
-    run = {
-        Requirement(text).name: str(Requirement(text).specifier)
-        for text in recipe["requirements"]["run"]
-    }
-    own = {
-        Requirement(text).name: str(Requirement(text).specifier) for text in PROJECT["dependencies"]
-    }
+    run = {Requirement(text).name: str(Requirement(text).specifier) for text in recipe["requirements"]["run"]}
+    own = {Requirement(text).name: str(Requirement(text).specifier) for text in PROJECT["dependencies"]}
     assert run.pop("python") == ">=3.10"
     assert run == own
     for name in ("README.md", "LICENSE"):
@@ -45,9 +40,7 @@ def test_the_container_copies_what_the_package_is_built_of() -> None:
     assert {"pyproject.toml", "hatch_build.py", "opcheck", "op_lists", "docs/rules"} <= set(copied)
     assert all((ROOT / name).exists() for name in copied)
     # A model that is audited there is a stranger's.
-    assert lines.index("USER opcheck") < next(
-        n for n, line in enumerate(lines) if line.startswith("ENTRYPOINT")
-    )
+    assert lines.index("USER opcheck") < next(n for n, line in enumerate(lines) if line.startswith("ENTRYPOINT"))
 
 
 def test_the_package_declares_the_pythons_that_torch_has_macos_wheels_for() -> None:
@@ -70,9 +63,7 @@ def test_the_citation_is_of_this_version() -> None:
     assert {"message", "title", "authors", "repository-code"} <= citation.keys()
 
 
-@pytest.mark.parametrize(
-    "form", [form for form in FORMS if form.name != "config.yml"], ids=lambda form: form.stem
-)
+@pytest.mark.parametrize("form", [form for form in FORMS if form.name != "config.yml"], ids=lambda form: form.stem)
 def test_a_form_has_what_githubs_schema_asks_for(form: Path) -> None:
     content = yaml.safe_load(form.read_text())
     assert {"name", "description", "body"} <= content.keys()

@@ -68,9 +68,7 @@ def opcheck(installed: Path, tmp_path: Path) -> Run:
         (("op", "torch.linalg.svd"), 0, "torch.linalg.svd: native"),
         (("history", "aten::linalg_svd"), 0, "aten::linalg_svd"),
         (("diff", "2.14", "2.15", "-f", "json"), 0, '"before"'),
-        pytest.param(
-            ("matrix", "--torch", "2.13", "-f", "csv"), 0, "aten::mm", marks=pytest.mark.slow
-        ),
+        pytest.param(("matrix", "--torch", "2.13", "-f", "csv"), 0, "aten::mm", marks=pytest.mark.slow),
         (("explain", "OC102"), 0, "OC102"),
         (("scan", "program.py"), 1, "OC201"),
         (("lists", "info"), 0, "2.13"),

@@ -45,16 +45,12 @@ def test_the_wheel_carries_its_data_and_nothing_of_the_tests(wheel: Path) -> Non
     assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"opcheck"}
 
 
-def test_the_wheel_carries_no_review_material_and_lints_without_it(
-    wheel: Path, tmp_path: Path
-) -> None:
+def test_the_wheel_carries_no_review_material_and_lints_without_it(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     lists = tmp_path / "opcheck" / "op_lists"
     review = {"extracted", "texts.yaml", "reports.yaml"}
-    assert {path.name for path in lists.iterdir()} == {
-        path.name for path in (ROOT / "op_lists").iterdir()
-    } - review
+    assert {path.name for path in lists.iterdir()} == {path.name for path in (ROOT / "op_lists").iterdir()} - review
     assert not [path for path in lists.rglob("*") if "coverage" in path.name]
     assert lint(lists) == lint(ROOT / "op_lists")
     for page in lists.rglob("*.md"):

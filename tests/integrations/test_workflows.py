@@ -32,9 +32,7 @@ jobs:
 
 
 def lint(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [BINARIES / program, *arguments], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([BINARIES / program, *arguments], capture_output=True, text=True, check=False)
 
 
 def actionlint(*files: Path) -> subprocess.CompletedProcess[str]:

@@ -41,9 +41,7 @@ def shape(result: Partition) -> list[tuple[str, int]]:
 
 
 def test_an_empty_trace_has_no_regions() -> None:
-    assert parts() == Partition(
-        regions=(), transfers_to_cpu=0, transfers_to_mps=0, bytes_to_cpu=0, bytes_to_mps=0
-    )
+    assert parts() == Partition(regions=(), transfers_to_cpu=0, transfers_to_mps=0, bytes_to_cpu=0, bytes_to_mps=0)
 
 
 def test_a_native_chain_is_one_region_without_copies() -> None:
@@ -93,9 +91,7 @@ def test_bytes_follow_the_dtype() -> None:
 
 
 def test_a_native_branch_beside_a_fallback_stays_one_region() -> None:
-    result = parts(
-        step("mm", [1], [2]), step("foo", [2], [3]), step("relu", [2], [4]), step("mm", [3, 4], [5])
-    )
+    result = parts(step("mm", [1], [2]), step("foo", [2], [3]), step("relu", [2], [4]), step("mm", [3, 4], [5]))
     # The last call needs the result of the fallback, so it cannot join the first two.
     assert shape(result) == [("mps", 2), ("cpu", 1), ("mps", 1)]
 
@@ -187,9 +183,7 @@ def test_work_is_counted_by_the_side_that_does_it() -> None:
 
 def test_a_view_touches_no_bytes_and_a_write_in_place_does() -> None:
     view = call("aten::relu", inputs=(spec(1, storage=7),), outputs=(spec(2, storage=7),))
-    write = call(
-        "aten::relu", inputs=(spec(1, storage=7, written=True),), outputs=(spec(1, storage=7),)
-    )
+    write = call("aten::relu", inputs=(spec(1, storage=7, written=True),), outputs=(spec(1, storage=7),))
     assert [work.nbytes for work in make_report(view).work] == [0]
     assert [work.nbytes for work in make_report(write).work] == [48]
 
@@ -203,9 +197,7 @@ def test_the_cpu_waits_for_values_for_shapes_and_for_copies() -> None:
         call("aten::mm", 3, outputs=(on_cpu,)),
         call("aten::mm", 4, inputs=(spec(1), spec(3, device="cpu", written=True))),
     )
-    assert [
-        (entry.why, entry.place.line, entry.place.count) for entry in report.synchronizations
-    ] == [
+    assert [(entry.why, entry.place.line, entry.place.count) for entry in report.synchronizations] == [
         ("a value", "model.py:1", 2),
         ("a shape", "model.py:2", 1),
         ("a copy to the CPU", "model.py:3", 1),

@@ -159,9 +159,7 @@ def test_a_refusal_wins_over_a_kernel() -> None:
         ("float32", "1.13", "13.0", False),
     ],
 )
-def test_some_dtypes_cannot_be_on_mps(
-    *, dtype: str, torch: str, macos: str, refused: bool, lists: OpLists
-) -> None:
+def test_some_dtypes_cannot_be_on_mps(*, dtype: str, torch: str, macos: str, refused: bool, lists: OpLists) -> None:
     of_dtype = OpCall(op="aten::view", inputs=(spec(1, dtype=dtype),))
     for cpu_fallback in (False, True):
         target = make_target(torch, macos, cpu_fallback=cpu_fallback)
@@ -227,9 +225,7 @@ def test_a_dtype_that_stays_on_the_cpu_is_no_matter() -> None:
         ((), "nothing is known about its kernels"),
     ],
 )
-def test_an_extension_is_unknown_whatever_it_registers_here(
-    registrations: tuple[str, ...], says: str
-) -> None:
+def test_an_extension_is_unknown_whatever_it_registers_here(registrations: tuple[str, ...], says: str) -> None:
     result = verdict("mylib::op", registrations=registrations)
     assert result.status == "unknown"
     assert "namespace mylib" in result.because
@@ -245,14 +241,10 @@ def test_an_extension_is_unknown_whatever_it_registers_here(
         ((), "unknown"),
     ],
 )
-def test_torchs_own_namespaces_have_no_kernel_for_mps(
-    registrations: tuple[str, ...], status: str
-) -> None:
+def test_torchs_own_namespaces_have_no_kernel_for_mps(registrations: tuple[str, ...], status: str) -> None:
     result = verdict("quantized::linear_dynamic", registrations=registrations)
     assert result.status == status
-    assert ("'quantized::linear_dynamic' is not currently" in result.prints) is (
-        status == "fallback"
-    )
+    assert ("'quantized::linear_dynamic' is not currently" in result.prints) is (status == "fallback")
 
 
 @pytest.mark.parametrize(
@@ -266,9 +258,7 @@ def test_torchs_own_namespaces_have_no_kernel_for_mps(
         ("aten::mm", ("jagged",), "unknown"),
     ],
 )
-def test_sparse_inputs_are_judged_by_the_sparse_lists(
-    op: str, layouts: tuple[str, ...], status: str
-) -> None:
+def test_sparse_inputs_are_judged_by_the_sparse_lists(op: str, layouts: tuple[str, ...], status: str) -> None:
     inputs = tuple(spec(number, layout=layout) for number, layout in enumerate(layouts))
     assert verdict(op, inputs=inputs).status == status
 
@@ -404,10 +394,7 @@ def test_equal_calls_are_judged_once(lists: OpLists, monkeypatch: pytest.MonkeyP
 
 def test_the_release_decides() -> None:
     grown = make_lists({"aten::new": {"2.13": "cpu_only", "2.14": "kernel"}})
-    statuses = [
-        judge(call("aten::new"), make_target(line), grown).status
-        for line in ("2.12", "2.13", "2.14")
-    ]
+    statuses = [judge(call("aten::new"), make_target(line), grown).status for line in ("2.12", "2.13", "2.14")]
     assert statuses == ["unknown", "fallback", "native"]
 
 
@@ -448,9 +435,7 @@ _SHAPED = st.builds(
 
 
 @given(_STATEMENTS, _SHAPED, st.booleans())
-def test_a_statement_never_strengthens_a_verdict(
-    statements: list[Statement], made: OpCall, variable: bool
-) -> None:
+def test_a_statement_never_strengthens_a_verdict(statements: list[Statement], made: OpCall, variable: bool) -> None:
     target = make_target(cpu_fallback=variable)
     without = judge(made, target, make_lists())
     with_them = judge(made, target, make_lists(statements=tuple(statements)))
@@ -473,40 +458,27 @@ def test_the_order_of_the_statements_changes_no_verdict(
 
 
 @given(_STATEMENTS, _SHAPED)
-def test_a_statement_on_one_dtype_changes_no_other(
-    statements: list[Statement], made: OpCall
-) -> None:
+def test_a_statement_on_one_dtype_changes_no_other(statements: list[Statement], made: OpCall) -> None:
     others = tuple(
-        statement
-        for statement in statements
-        if not statement.dtypes or made.inputs[0].dtype in statement.dtypes
+        statement for statement in statements if not statement.dtypes or made.inputs[0].dtype in statement.dtypes
     )
     # A composite's body is known by name only: there a dtype that is not the call's says nothing.
     assume(made.inner is None or not made.inner)
-    results = [
-        judge(made, make_target(), make_lists(statements=kept))
-        for kept in (tuple(statements), others)
-    ]
+    results = [judge(made, make_target(), make_lists(statements=kept)) for kept in (tuple(statements), others)]
     assert results[0] == results[1]
 
 
 @given(_STATEMENTS, st.lists(_SHAPED, max_size=6))
-def test_judging_equal_calls_once_changes_no_verdict(
-    statements: list[Statement], made: list[OpCall]
-) -> None:
+def test_judging_equal_calls_once_changes_no_verdict(statements: list[Statement], made: list[OpCall]) -> None:
     lists = make_lists(statements=tuple(statements))
     alone = tuple(judge(item, make_target(), lists) for item in made)
     assert judge_all(made, make_target(), lists) == alone
 
 
 @given(_STATEMENTS, _SHAPED)
-def test_the_variable_never_rescues_what_a_kernel_refuses(
-    statements: list[Statement], made: OpCall
-) -> None:
+def test_the_variable_never_rescues_what_a_kernel_refuses(statements: list[Statement], made: OpCall) -> None:
     lists = make_lists(statements=tuple(statements))
-    without, with_it = (
-        judge(made, make_target(cpu_fallback=variable), lists) for variable in (False, True)
-    )
+    without, with_it = (judge(made, make_target(cpu_fallback=variable), lists) for variable in (False, True))
     assert (without.status, without.kind) == (with_it.status, with_it.kind)
 
 
@@ -565,9 +537,7 @@ def test_a_decided_verdict_cites_its_statement() -> None:
         ("limitation", "", "made"),
         ("source", "Made.mm:7", ""),
     ]
-    listed = make_statement(
-        "made", evidence=(StatementEvidence(kind="opinfo", where="common_mps.py"),)
-    )
+    listed = make_statement("made", evidence=(StatementEvidence(kind="opinfo", where="common_mps.py"),))
     of_list = judge(SHAPED, make_target(), make_lists(statements=(listed,)))
     assert of_list.confidence == "test list"
 
@@ -576,9 +546,7 @@ def test_a_decided_verdict_cites_its_statement() -> None:
     ("inner", "status"),
     [(("aten::foo",), "fallback"), (("aten::nope",), "unknown"), (("aten::stub",), "unsupported")],
 )
-def test_a_kernel_that_leaves_for_the_cpu_makes_nothing_better(
-    inner: tuple[str, ...], status: str
-) -> None:
+def test_a_kernel_that_leaves_for_the_cpu_makes_nothing_better(inner: tuple[str, ...], status: str) -> None:
     leaves = make_statement("made", ops=("aten::comp",), effect="falls_back")
     result = judge(call("aten::comp", inner=inner), make_target(), make_lists(statements=(leaves,)))
     assert (result.status, result.limitations) == (status, ("made",))
@@ -632,14 +600,9 @@ def test_a_composite_meets_the_limitations_of_what_it_calls() -> None:
 
 def test_a_composite_that_answers_for_its_body_is_asked_once() -> None:
     inner = make_statement("inner", condition="self.dim == 9")
-    outer = make_statement(
-        "outer", ops=("aten::comp",), condition="self.dim == 3", error=inner.error
-    )
+    outer = make_statement("outer", ops=("aten::comp",), condition="self.dim == 3", error=inner.error)
     lists = make_lists(statements=(inner, outer))
-    flat, deep = (
-        call("aten::comp", inputs=(spec(1, shape=s, argument="self"),), inner=("aten::mm",))
-        for s in _SHAPES
-    )
+    flat, deep = (call("aten::comp", inputs=(spec(1, shape=s, argument="self"),), inner=("aten::mm",)) for s in _SHAPES)
     assert judge(flat, make_target(), lists).limitations == ()
     result = judge(deep, make_target(), lists)
     assert (result.status, result.limitations) == ("unsupported", ("outer",))
@@ -686,13 +649,9 @@ def test_shapes_are_told_apart_only_where_a_condition_asks(
         ("float32", "1.13", "13.0", "native"),
     ],
 )
-def test_adding_two_tensors_of_a_dtype(
-    dtype: str, torch: str, macos: str, status: str, lists: OpLists
-) -> None:
+def test_adding_two_tensors_of_a_dtype(dtype: str, torch: str, macos: str, status: str, lists: OpLists) -> None:
     inputs = tuple(spec(n, dtype=dtype, argument=name) for n, name in enumerate(("self", "other")))
-    made = OpCall(
-        op="aten::add.Tensor", inputs=inputs, outputs=(spec(3, dtype=dtype),), arguments={}
-    )
+    made = OpCall(op="aten::add.Tensor", inputs=inputs, outputs=(spec(3, dtype=dtype),), arguments={})
     result = judge(made, make_target(torch, macos), lists)
     assert result.status == status, result
 

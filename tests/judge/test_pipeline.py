@@ -46,9 +46,7 @@ def test_a_run_that_broke_off_is_not_native() -> None:
 
 
 def test_equal_calls_are_one_group_with_each_line_once() -> None:
-    report = make_report(
-        call("aten::mm", 4), call("aten::foo", 5), call("aten::mm", 4), call("aten::mm", 3)
-    )
+    report = make_report(call("aten::mm", 4), call("aten::foo", 5), call("aten::mm", 4), call("aten::mm", 3))
     foo, mm = report.groups
     assert (foo.op, mm.op, mm.count) == ("aten::foo", "aten::mm", 3)
     assert [(str(p.location), p.count) for p in mm.locations] == [
@@ -58,9 +56,7 @@ def test_equal_calls_are_one_group_with_each_line_once() -> None:
 
 
 def test_phases_are_in_the_order_of_a_program() -> None:
-    (group,) = make_report(
-        call("aten::mm", 1, phase="backward"), call("aten::mm", 1, phase="forward")
-    ).groups
+    (group,) = make_report(call("aten::mm", 1, phase="backward"), call("aten::mm", 1, phase="forward")).groups
     assert group.phases == ("forward", "backward")
 
 
@@ -106,9 +102,7 @@ def test_the_report_names_the_data_it_rests_on() -> None:
     )
 
 
-def test_the_next_command_asks_for_the_same_capture_again(
-    lists: OpLists, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_command_asks_for_the_same_capture_again(lists: OpLists, monkeypatch: pytest.MonkeyPatch) -> None:
     def capture_many(request: CaptureRequest, *_: object, **__: object) -> tuple[Trace]:
         return (make_trace(NATIVE, model=request.model),)
 

@@ -67,10 +67,7 @@ def test_a_call_that_fails_is_an_answer_even_in_a_run_that_broke_off() -> None:
 
 @pytest.mark.parametrize(("mac", "code"), [(0, 0), (8, 1), (16, 0), (64, 0)])
 def test_a_mac_that_was_asked_about_and_raises_is_a_finding(mac: int, code: int) -> None:
-    lives = tuple(
-        Lifetime(storage=number, nbytes=3 << 30, first=0, freed=None, kind="result")
-        for number in range(4)
-    )
+    lives = tuple(Lifetime(storage=number, nbytes=3 << 30, first=0, freed=None, kind="result") for number in range(4))
     report = make_report(NATIVE, lifetimes=lives, mac=mac)
     assert exit_code(report, fail_on="unsupported", strict=False) == code
     assert exit_code(report, fail_on="never", strict=False) == 0
@@ -135,9 +132,7 @@ def test_calls_that_a_dtypes_origin_speaks_of_go_with_it() -> None:
     moved = msgspec.structs.replace(finding, rule="OC140", locations=(), ignored="why")
     for ignored, code in (("", 1), ("why", 0)):
         findings = (msgspec.structs.replace(moved, ignored=ignored),)
-        assert (
-            judge_report(msgspec.structs.replace(report, findings=findings), Policy()).code == code
-        )
+        assert judge_report(msgspec.structs.replace(report, findings=findings), Policy()).code == code
 
 
 def test_an_advisory_counts_where_it_is_met_for_certain() -> None:
@@ -199,9 +194,7 @@ def test_another_limit_is_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(("level", "code"), [("never", 3), ("unsupported", 1), ("advisory", 1)])
-def test_a_program_that_asks_for_cuda_is_a_finding_although_it_made_no_call(
-    level: str, code: int
-) -> None:
+def test_a_program_that_asks_for_cuda_is_a_finding_although_it_made_no_call(level: str, code: int) -> None:
     asks = Problem(kind="needs_cuda", message="AssertionError", answered="no CUDA")
     report = make_report(problems=(asks,), complete=False)
     assert report.headline == "fails"

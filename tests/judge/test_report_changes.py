@@ -39,9 +39,7 @@ def test_new_fixed_and_unchanged_are_told_by_fingerprint() -> None:
 def test_another_line_is_the_same_finding_and_more_calls_a_change() -> None:
     first = call("aten::foo", 1)
     assert first.location is not None
-    moved = msgspec.structs.replace(
-        first, location=msgspec.structs.replace(first.location, line=99)
-    )
+    moved = msgspec.structs.replace(first, location=msgspec.structs.replace(first.location, line=99))
     assert compare(side(first), side(moved)).counts == {
         "new": 0,
         "fixed": 0,
@@ -62,9 +60,7 @@ def test_a_severity_that_rises_is_worse_and_one_that_falls_is_not() -> None:
     assert not worse(up, "warning")
 
 
-@pytest.mark.parametrize(
-    ("level", "expected"), [("error", True), ("warning", True), ("note", True), ("never", False)]
-)
+@pytest.mark.parametrize(("level", "expected"), [("error", True), ("warning", True), ("note", True), ("never", False)])
 def test_what_is_new_counts_from_the_level_on(level: str, expected: bool) -> None:
     assert worse(compare(side(), side(call("aten::foo"))), level) is expected
 
@@ -95,9 +91,7 @@ def test_what_is_ignored_fails_nothing_until_it_no_longer_is() -> None:
     ignored = side_of(
         msgspec.structs.replace(
             report,
-            findings=tuple(
-                msgspec.structs.replace(finding, ignored="known") for finding in report.findings
-            ),
+            findings=tuple(msgspec.structs.replace(finding, ignored="known") for finding in report.findings),
         ),
         "ignored",
     )

@@ -18,12 +18,8 @@ def test_a_newer_macos_comes_before_a_newer_torch() -> None:
 
 def test_the_first_release_that_runs_every_call() -> None:
     lists = make_lists({"aten::new": {"2.12": "cpu_only", "2.13": "cpu_only", "2.14": "kernel"}})
-    assert smallest_change((*MM, call("aten::new")), make_target("2.12"), lists) == VersionChange(
-        torch="2.14"
-    )
-    assert smallest_change((call("aten::new"),), make_target("2.13"), lists) == VersionChange(
-        torch="2.14"
-    )
+    assert smallest_change((*MM, call("aten::new")), make_target("2.12"), lists) == VersionChange(torch="2.14")
+    assert smallest_change((call("aten::new"),), make_target("2.13"), lists) == VersionChange(torch="2.14")
 
 
 def test_both_where_neither_alone_is_enough() -> None:

@@ -181,11 +181,7 @@ def departures(kernels: list[str]) -> dict[str, str]:
 
 def odd(outcomes: list[KernelOutcome]) -> dict[str, str]:
     """The verdicts that are neither right nor within."""
-    return {
-        outcome.kernel: outcome.verdict
-        for outcome in outcomes
-        if outcome.verdict not in {"right", "within"}
-    }
+    return {outcome.kernel: outcome.verdict for outcome in outcomes if outcome.verdict not in {"right", "within"}}
 
 
 @pytest.mark.parametrize("pattern", DRIVEN)

@@ -29,7 +29,5 @@ def test_no_tensor_is_made_at_import() -> None:
     prefix = f"{kernels.__name__}."
     names = [module.name for module in pkgutil.walk_packages(kernels.__path__, prefix)]
     assert f"{prefix}drivers.sorts_and_histograms" in names
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *names], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

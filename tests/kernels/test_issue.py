@@ -24,9 +24,7 @@ def run(operation: str, dtypes: tuple[str, ...], sample: Sample | None) -> Kerne
         wrong=1 if sample else 0,
         smallest=sample,
     )
-    return KernelRun(
-        torch="2.99.0", section="metal_basic", seed=0, seconds=1.0, outcomes=(outcome,)
-    )
+    return KernelRun(torch="2.99.0", section="metal_basic", seed=0, seconds=1.0, outcomes=(outcome,))
 
 
 @pytest.mark.parametrize(
@@ -40,9 +38,7 @@ def run(operation: str, dtypes: tuple[str, ...], sample: Sample | None) -> Kerne
         ("exp", "complex64", ("-inf+0j",), "tensor([0.+0.j])"),
     ],
 )
-def test_the_program_runs(
-    operation: str, dtype: str, inputs: tuple[str, ...], printed: str
-) -> None:
+def test_the_program_runs(operation: str, dtype: str, inputs: tuple[str, ...], printed: str) -> None:
     sample = Sample(inputs=inputs, result="77", expected="1")
     text = issue.text(run(operation, (dtype, dtype), sample), operation)
     program = re.search(r"```python\n(.*?)```", text, re.DOTALL)
@@ -67,9 +63,7 @@ def test_an_operation_without_a_call_has_no_program() -> None:
     ("operation", "dtype", "result"),
     [("gelu", "float32", "-1.49011612e-06"), ("sigmoid_backward", "complex64", "nan+nanj")],
 )
-def test_what_the_cpu_gives_too_is_nothing_to_report(
-    operation: str, dtype: str, result: str
-) -> None:
+def test_what_the_cpu_gives_too_is_nothing_to_report(operation: str, dtype: str, result: str) -> None:
     inputs = ("-5",) if operation == "gelu" else ("0+0j", "0+1e+20j")
     sample = Sample(inputs=inputs, result=result, expected="1")
     assert issue.text(run(operation, (dtype, dtype), sample), operation) == ""
@@ -92,9 +86,7 @@ def test_what_is_right_makes_no_text() -> None:
 
 @pytest.mark.parametrize("operation", issue.CALLS)
 def test_every_call_that_is_spelled_out_runs(operation: str) -> None:
-    operands = (
-        "x, x" if operation.startswith(("div", "add", "sub", "make", "lerp", "logadd")) else "x"
-    )
+    operands = "x, x" if operation.startswith(("div", "add", "sub", "make", "lerp", "logadd")) else "x"
     operands = "x, x, x" if operation == "lerp" else operands
     operands = "x, x" if operation.endswith("_backward") else operands
     names = {"torch": torch, "x": torch.tensor([0.5])}

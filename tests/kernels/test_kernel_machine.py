@@ -20,15 +20,11 @@ from tests.kernels import made
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["fibers", "loops"])
-def machine(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> KernelMachine:
+def machine(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> KernelMachine:
     return KernelMachine(tmp_path_factory.mktemp("kernels"), optimized=request.param)
 
 
-def ran(
-    machine: KernelMachine, text: str, name: str, values: np.ndarray, size: int, group: int = 1
-) -> np.ndarray:
+def ran(machine: KernelMachine, text: str, name: str, values: np.ndarray, size: int, group: int = 1) -> np.ndarray:
     out = np.zeros(size, values.dtype)
     kernel = machine.kernel(machine.compile(text, name))
     kernel.run([out.ctypes.data, values.ctypes.data], [len(values)], [group])
@@ -37,11 +33,11 @@ def ran(
 
 def test_a_kernel_runs_over_its_grid(machine: KernelMachine) -> None:
     values = np.linspace(-3, 3, 101, dtype=np.float32)
-    body = "  %e = call float @air.exp.f32(float %x) #0\n  %r = call float @air.fma.f32(float %e, float 2.0, float 1.0) #0"
-    got = ran(machine, made.unary("k", body), "k", values, 101)
-    np.testing.assert_array_almost_equal_nulp(
-        got, (np.exp(values.astype(float)) * 2 + 1).astype(np.float32), 1
+    body = (
+        "  %e = call float @air.exp.f32(float %x) #0\n  %r = call float @air.fma.f32(float %e, float 2.0, float 1.0) #0"
     )
+    got = ran(machine, made.unary("k", body), "k", values, 101)
+    np.testing.assert_array_almost_equal_nulp(got, (np.exp(values.astype(float)) * 2 + 1).astype(np.float32), 1)
 
 
 def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(
@@ -57,9 +53,7 @@ def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(
         assert ran(machine, made.unary("k", body, "i32"), "k", values, 3).tolist() == expected
 
 
-def function(
-    machine: KernelMachine, name: str, result: str, parameters: tuple[str, ...], *given: object
-) -> str:
+def function(machine: KernelMachine, name: str, result: str, parameters: tuple[str, ...], *given: object) -> str:
     """A kernel body that calls one function of AIR with constants and %x."""
     arguments = ", ".join(f"{kind} {value}" for kind, value in zip(parameters, given, strict=True))
     return f"  %r = call {result} @{name}({arguments}) #0"
@@ -81,13 +75,9 @@ def function(
         ("air.trunc.f32", -1.5, -1.0),
     ],
 )
-def test_functions_of_one_float(
-    machine: KernelMachine, name: str, given: float, expected: float
-) -> None:
+def test_functions_of_one_float(machine: KernelMachine, name: str, given: float, expected: float) -> None:
     text = made.unary("k", f"  %r = call float @{name}(float %x) #0")
-    text = text.replace(
-        "declare float @air.exp", f"declare float @{name}(float) #0\ndeclare float @air.exp", 1
-    )
+    text = text.replace("declare float @air.exp", f"declare float @{name}(float) #0\ndeclare float @air.exp", 1)
     (got,) = ran(machine, text, "k", np.array([given], np.float32), 1)
     assert got == np.float32(expected) or abs(got - expected) < 1e-7
 
@@ -96,9 +86,7 @@ def test_nextafter_of_bits(machine: KernelMachine) -> None:
     text = made.unary("k", "  %r = call float @air.nextafter.f32(float %x, float 1.0) #0")
     text = text.replace("declare", "declare float @air.nextafter.f32(float, float) #0\ndeclare", 1)
     values = np.array([0.0, -1.0, 2.0, 1.0, math.nan, -0.0], np.float32)
-    np.testing.assert_array_equal(
-        ran(machine, text, "k", values, 6), np.nextafter(values, np.float32(1))
-    )
+    np.testing.assert_array_equal(ran(machine, text, "k", values, 6), np.nextafter(values, np.float32(1)))
 
 
 def test_floats_become_bfloat_by_rounding_and_keep_small_numbers(machine: KernelMachine) -> None:
@@ -231,9 +219,7 @@ def test_lanes_may_leave_a_loop_one_by_one(machine: KernelMachine, group: int) -
 
 def test_a_function_without_definition_is_named(machine: KernelMachine) -> None:
     text = made.unary("k", "  %r = call float @air.quad_sum.f32(float %x) #0")
-    compiled = machine.compile(
-        text.replace("declare", "declare float @air.quad_sum.f32(float) #0\ndeclare", 1), "k"
-    )
+    compiled = machine.compile(text.replace("declare", "declare float @air.quad_sum.f32(float) #0\ndeclare", 1), "k")
     assert compiled.missing == ("air.quad_sum.f32",)
     with pytest.raises(KernelError, match=r"no definition of air\.quad_sum\.f32"):
         machine.kernel(compiled)
@@ -269,9 +255,7 @@ def test_compiled_kernels_are_kept_by_their_content(tmp_path: Path) -> None:
         ("air.convert.s.i64.f.bf16", "i64", ("bfloat",)),
     ],
 )  # fmt: skip
-def test_definitions_are_valid(
-    machine: KernelMachine, name: str, result: str, parameters: tuple[str, ...]
-) -> None:
+def test_definitions_are_valid(machine: KernelMachine, name: str, result: str, parameters: tuple[str, ...]) -> None:
     text = intrinsics.define(name, result, parameters)
     assert text is not None
     text += intrinsics.helpers(text)
@@ -328,10 +312,7 @@ def test_lanes_go_in_lockstep_in_the_kernels_that_rely_on_it(machine: KernelMach
 
 
 def test_a_vector_may_lie_anywhere(machine: KernelMachine) -> None:
-    body = (
-        "  %v = load <4 x float>, ptr addrspace(2) %p, align 16\n"
-        "  %r = extractelement <4 x float> %v, i32 3"
-    )
+    body = "  %v = load <4 x float>, ptr addrspace(2) %p, align 16\n  %r = extractelement <4 x float> %v, i32 3"
     values = np.arange(24, dtype=np.float32)
     got = np.zeros(20, np.float32)
     kernel = machine.kernel(machine.compile(made.unary("k", body), "k"))

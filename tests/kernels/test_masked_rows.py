@@ -42,9 +42,7 @@ def last_call(name: str, kernel: Kernel) -> Launch:
 
 
 def on_the_cpu(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    return torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, enable_gqa=True
-    )
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True)
 
 
 def by_blocks(machine: KernelMachine, release: str, mask: float) -> tuple[Tensor, Tensor]:
@@ -67,9 +65,7 @@ def in_two_passes(machine: KernelMachine, release: str, mask: float) -> tuple[Te
     results = {"partials": half["out"], "sums": half["sums"], "maxs": half["maxs"]}
     results["out"] = fill_untouched(bound["queries"].shape, torch.float32)
     second = Launch(results, (heads * 1024, queries, 1), {}, group=(1024, 1, 1))
-    return run(kernels[1], second)["out"], on_the_cpu(
-        bound["queries"], bound["keys"], bound["values"], bound["mask"]
-    )
+    return run(kernels[1], second)["out"], on_the_cpu(bound["queries"], bound["keys"], bound["values"], bound["mask"])
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -133,9 +129,7 @@ WITHOUT_MASK = {
 
 @pytest.mark.parametrize("operand", ["queries", "keys"])
 @pytest.mark.parametrize("release", WITHOUT_MASK)
-def test_a_nan_is_dropped_in_one_release_alone(
-    machine: KernelMachine, release: str, operand: str
-) -> None:
+def test_a_nan_is_dropped_in_one_release_alone(machine: KernelMachine, release: str, operand: str) -> None:
     name = WITHOUT_MASK[release]
     kernel = kernel_named(machine, release, name)
     call = next(iter(drivers.launches(name, kernel)))
@@ -144,9 +138,7 @@ def test_a_nan_is_dropped_in_one_release_alone(
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_blocks_of_queries_drop_a_nan_in_one_release_alone(
-    machine: KernelMachine, release: str
-) -> None:
+def test_blocks_of_queries_drop_a_nan_in_one_release_alone(machine: KernelMachine, release: str) -> None:
     name = BY_BLOCKS.replace("_hm1_", "_hm0_")
     kernel = kernel_named(machine, release, name)
     call = next(iter(drivers.launches(name, kernel)))

@@ -130,9 +130,7 @@ def judged(machine: KernelMachine, name: str, text: str) -> Judged:
 
 
 @pytest.mark.parametrize(("name", "pattern", "replacement"), PLANTED, ids=[p[0] for p in PLANTED])
-def test_a_planted_error_is_found(
-    machine: KernelMachine, name: str, pattern: str, replacement: str
-) -> None:
+def test_a_planted_error_is_found(machine: KernelMachine, name: str, pattern: str, replacement: str) -> None:
     changed, count = re.subn(pattern, replacement, code(name), count=1)
     assert count == 1
     assert judged(machine, name, code(name)).wrong == 0
@@ -149,9 +147,7 @@ def test_large_products_of_packed_bytes_lack_two_barriers(machine: KernelMachine
     wrong = judged(machine, name, text).wrong
     for block in RACES:
         start = re.compile(rf"^{block}:.*\n(?:  %\d+ = phi.*\n)*", re.MULTILINE)
-        text, count = start.subn(
-            lambda match: f"{match[0]}  call void @air.wg.barrier(i32 2, i32 1)\n", text
-        )
+        text, count = start.subn(lambda match: f"{match[0]}  call void @air.wg.barrier(i32 2, i32 1)\n", text)
         assert count == 1
     assert wrong > 0
     assert judged(machine, name, text).wrong == 0

@@ -65,9 +65,7 @@ def test_there_are_enough_of_them_and_each_is_public() -> None:
     assert len(DEFECTS) >= 25
     assert len({(defect.kernel, defect.inputs) for defect in DEFECTS}) == len(DEFECTS)
     for defect in DEFECTS:
-        assert re.fullmatch(
-            r"https://github\.com/pytorch/pytorch/(issues|pull)/\d+", defect.address
-        )
+        assert re.fullmatch(r"https://github\.com/pytorch/pytorch/(issues|pull)/\d+", defect.address)
         assert defect.present
         assert defect.absent
 
@@ -81,9 +79,7 @@ def identity(defect: Defect) -> str:
 def test_it_is_reproduced_where_it_is_and_nowhere_else(defect: Defect) -> None:
     machine = KernelMachine(default_cache().parent / "kernels")
     got = {release: result(machine, release, defect) for release in releases(defect)}
-    expected = dict.fromkeys(defect.present, defect.wrong) | dict.fromkeys(
-        defect.absent, defect.right
-    )
+    expected = dict.fromkeys(defect.present, defect.wrong) | dict.fromkeys(defect.absent, defect.right)
     assert got == expected
 
 

@@ -29,9 +29,7 @@ def test_a_wheels_library_is_read_and_kept(tmp_path: Path) -> None:
     wheel = tmp_path / "wheels" / "torch-2.99.0-cp311-cp311-macosx_14_0_arm64.whl"
     wheel.parent.mkdir()
     with zipfile.ZipFile(wheel, "w") as file:
-        file.writestr(
-            "torch/lib/libtorch_cpu.dylib", made.dylib({"metal_basic": data, "text": b"x"})
-        )
+        file.writestr("torch/lib/libtorch_cpu.dylib", made.dylib({"metal_basic": data, "text": b"x"}))
     read = library.read("2.99.0", wheel.parent)
     assert (read.torch, read.section, list(read.functions)) == (
         *("2.99.0", "metal_basic"),

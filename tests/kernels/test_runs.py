@@ -176,9 +176,7 @@ def test_what_is_not_defined_is_left_out() -> None:
     left_out = reference.leave_out("div_floor", (numbers, divisors))
     assert left_out is not None
     assert left_out.tolist() == [True, False, True]
-    shifted = reference.leave_out(
-        "bitwise_left_shift", (numbers, torch.tensor([31, 32, 1], dtype=torch.int32))
-    )
+    shifted = reference.leave_out("bitwise_left_shift", (numbers, torch.tensor([31, 32, 1], dtype=torch.int32)))
     assert shifted is not None
     assert shifted.tolist() == [False, True, True]
 
@@ -197,9 +195,7 @@ _KEPT = "  %r = add i8 %x, 0"
                      _KEPT, id="an integer"),
     ],
 )  # fmt: skip
-def test_dtypes_without_a_reference_of_their_own(
-    machine: KernelMachine, name: str, right: str, wrong: str
-) -> None:
+def test_dtypes_without_a_reference_of_their_own(machine: KernelMachine, name: str, right: str, wrong: str) -> None:
     verdicts = [
         pointwise.Driver().judge(
             kernel_names.parse(name),
@@ -268,10 +264,7 @@ def test_the_worst_and_the_range_of_wrong_inputs_are_kept() -> None:
 
 
 def test_the_share_of_usual_inputs_is_told(machine: KernelMachine) -> None:
-    body = (
-        "  %m = fmul float %x, %x\n  %c = fcmp olt float %x, 0.0\n"
-        "  %r = select i1 %c, float 0.0, float %m"
-    )
+    body = "  %m = fmul float %x, %x\n  %c = fcmp olt float %x, 0.0\n  %r = select i1 %c, float 0.0, float %m"
     name = "sqr_dense_float_float"
     kernel = machine.kernel(machine.compile(made.unary(name, body), name))
     usual = pointwise.Driver().judge(kernel_names.parse(name), kernel).usual
@@ -372,9 +365,7 @@ def test_the_first_release_with_the_wrong_kernel_is_told(tmp_path: Path) -> None
     wrong, other = "  %r = fadd float %x, %x", "  %r = fsub float %x, %x"
     for release, body in (("2.96.0", wrong), ("2.97.0", _SQUARE), ("2.98.0", other)):
         kept_library(tmp_path, release, {"sqr_dense_float_float": body})
-    newest = kept_library(
-        tmp_path, "2.99.0", {"sqr_dense_float_float": wrong, "neg_dense_float_float": wrong}
-    )
+    newest = kept_library(tmp_path, "2.99.0", {"sqr_dense_float_float": wrong, "neg_dense_float_float": wrong})
     result = kernel_child.run(newest, jobs=1, cache=tmp_path / "wheels")
     assert {outcome.kernel: outcome.since for outcome in result.outcomes} == {
         "sqr_dense_float_float": "2.98.0",
@@ -411,9 +402,7 @@ def test_numbers_take_the_type_of_the_argument_that_they_are_bound_to() -> None:
 
 def test_a_result_that_nothing_is_bound_to_gets_memory_that_no_value_was_written_to() -> None:
     out = air.KernelParameter(kind="air.buffer", name="out", type="half", size=2)
-    unbound = launch.Launch(
-        {}, 1, {"out": (torch.zeros(2), torch.zeros(2, 3, dtype=torch.float64))}
-    )
+    unbound = launch.Launch({}, 1, {"out": (torch.zeros(2), torch.zeros(2, 3, dtype=torch.float64))})
     memory = launch._memory(out, unbound)
     assert memory is not None
     assert (memory.dtype, tuple(memory.shape), bool((memory != 0).all())) == (

@@ -130,9 +130,7 @@ def test_dtypes_taken_together_are_judged_alike(lists: OpLists) -> None:
         ("2.13.0+cpu", "2.13", "the list of torch 2.13.0 answers for 2.13.0+cpu"),
     ],
 )
-def test_other_versions_are_answered_by_the_nearest_list(
-    torch: str, line: str, words: str, lists: OpLists
-) -> None:
+def test_other_versions_are_answered_by_the_nearest_list(torch: str, line: str, words: str, lists: OpLists) -> None:
     result = answer("aten::nonzero", torch, lists=lists)
     assert result.target["torch"] == line
     assert (words in " ".join(result.notes)) if words else not result.notes
@@ -234,9 +232,7 @@ def test_asking_imports_no_torch() -> None:
         ("where", "2.7", ""),
     ],
 )
-def test_the_first_line_names_the_limit_that_matters(
-    query: str, torch: str, limit: str, lists: OpLists
-) -> None:
+def test_the_first_line_names_the_limit_that_matters(query: str, torch: str, limit: str, lists: OpLists) -> None:
     answered = answer(query, torch, lists=lists)
     assert answered.limit == limit
     first = " ".join(write(answered, page.document(answered), "text").partition("\n\n")[0].split())

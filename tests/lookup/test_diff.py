@@ -34,9 +34,7 @@ def test_the_way_back_is_the_mirror_image() -> None:
     back = diff("2.13", "2.12", lists=make_lists(MADE))
     opposite = {"regressed": "improved", "removed": "added"}
     opposite |= {value: key for key, value in opposite.items()}
-    assert {(c.name, opposite[c.change]) for c in there.changes} == {
-        (c.name, c.change) for c in back.changes
-    }
+    assert {(c.name, opposite[c.change]) for c in there.changes} == {(c.name, c.change) for c in back.changes}
 
 
 def test_a_release_does_not_differ_from_itself(lists: OpLists) -> None:
@@ -60,9 +58,7 @@ def test_dtypes_show_where_the_status_is_the_same(lists: OpLists) -> None:
 def test_both_releases_must_start_on_the_macos(lists: OpLists) -> None:
     with pytest.raises(UnknownTargetError, match=r"2\.15 does not start"):
         diff("2.9", "2.15", "14", lists=lists)
-    assert diff("2.8", "2.9", lists=lists).notes == (
-        "torch 2.9.1 starts on macOS 14.0 and newer, torch 2.8.0 on 13.0",
-    )
+    assert diff("2.8", "2.9", lists=lists).notes == ("torch 2.9.1 starts on macOS 14.0 and newer, torch 2.8.0 on 13.0",)
     newest = diff("2.9", "2.99", lists=lists)
     assert any("which is newer than the op lists" in note for note in newest.notes)
 

@@ -31,9 +31,7 @@ def test_a_status_that_came_back_is_not_older_than_its_return() -> None:
 
 
 @pytest.mark.parametrize("torch", [pytest.param("2.3", marks=pytest.mark.slow), "2.15"])
-def test_rows_say_what_single_answers_say(
-    torch: str, lists: OpLists, lookup: OperatorLookup
-) -> None:
+def test_rows_say_what_single_answers_say(torch: str, lists: OpLists, lookup: OperatorLookup) -> None:
     result = matrix(torch, lookup=lookup)
     assert len(result.rows) == lists.release(torch).counts.overloads
     for row in result.rows[::97]:
@@ -71,7 +69,5 @@ def test_the_coverage_tells_how_far_it_is(lookup: OperatorLookup) -> None:
     results: list[str] = []
     some = sorted(lookup.lists.names())[:120]
     result = coverage(None, lookup, some, results.append)
-    assert results == [
-        f"{number} of 120 operator overloads, in all releases" for number in (0, 50, 100)
-    ]
+    assert results == [f"{number} of 120 operator overloads, in all releases" for number in (0, 50, 100)]
     assert result == coverage(None, lookup, some)

@@ -18,11 +18,7 @@ torch = pytest.importorskip("torch")
 from scripts.python_calls import examples  # noqa: E402 - it needs torch
 
 #: A lazy module has no parameters before its first call, so that an audit of it alone breaks off.
-NAMES = sorted(
-    name
-    for name in examples()
-    if name.startswith("nn.") and name.count(".") == 1 and "Lazy" not in name
-)
+NAMES = sorted(name for name in examples() if name.startswith("nn.") and name.count(".") == 1 and "Lazy" not in name)
 LINES = [release.line for release in load().releases]
 TENSORS = {
     "torch": torch,
@@ -63,32 +59,20 @@ def agrees(name: str, line: str, lookup: OperatorLookup) -> None:
     assert (verdict.status, verdict.kind) == worst
 
 
-@pytest.mark.parametrize(
-    ("name", "line"), [("nn.CTCLoss", "2.9"), ("nn.Conv3d", "2.2"), ("nn.GRU", "2.15")]
-)
-def test_a_module_is_answered_as_an_audit_answers(
-    name: str, line: str, lookup: OperatorLookup
-) -> None:
+@pytest.mark.parametrize(("name", "line"), [("nn.CTCLoss", "2.9"), ("nn.Conv3d", "2.2"), ("nn.GRU", "2.15")])
+def test_a_module_is_answered_as_an_audit_answers(name: str, line: str, lookup: OperatorLookup) -> None:
     agrees(name, line, lookup)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore:enable_nested_tensor is True"
-)  # nn.Transformer says it of its own layers
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")  # nn.Transformer says it of its own layers
 @settings(max_examples=40)
 @given(name=st.sampled_from(NAMES), line=st.sampled_from(LINES))
 def test_every_module_is_answered_as_an_audit_answers(name: str, line: str) -> None:
     agrees(name, line, OperatorLookup(load()))
 
 
-def test_every_recorded_call_has_a_verdict_in_the_newest_release(
-    lists: OpLists, lookup: OperatorLookup
-) -> None:
+def test_every_recorded_call_has_a_verdict_in_the_newest_release(lists: OpLists, lookup: OperatorLookup) -> None:
     line = lists.releases[-1].line
-    unknown = [
-        name
-        for name in NAMES
-        if lookup.verdict(name, target(line, "26.0"), "float32").status == "unknown"
-    ]
+    unknown = [name for name in NAMES if lookup.verdict(name, target(line, "26.0"), "float32").status == "unknown"]
     assert unknown == []

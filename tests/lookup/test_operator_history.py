@@ -42,9 +42,7 @@ def test_the_transform_of_reals(lists: OpLists) -> None:
         "2.0": ("worse", "fallback", "env"),
         "2.3": ("better", "native", None),
     }
-    assert (
-        "aten::_fft_r2c: cpu_only -> kernel" in next(s for s in result if s.torch == "2.3").changed
-    )
+    assert "aten::_fft_r2c: cpu_only -> kernel" in next(s for s in result if s.torch == "2.3").changed
     assert all(s.changed for s in result)
     below = history("aten::_fft_r2c", "13.0", "float32", lists=lists).overloads[0].steps
     assert next(s for s in below if s.torch == "2.3").status == "unsupported"

@@ -26,8 +26,6 @@ STATES = {
     ],
 )
 def test_since_when(past: str, when: str, first: str | None) -> None:
-    states = {
-        line: STATES[letter] for line, letter in zip(LINES, past, strict=True) if letter != " "
-    }
+    states = {line: STATES[letter] for line, letter in zip(LINES, past, strict=True) if letter != " "}
     assert find_since(states, LINES) == when
     assert first_native(states, LINES) == first

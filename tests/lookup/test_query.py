@@ -60,9 +60,7 @@ def test_a_base_name_means_all_overloads_over_all_releases(lists: OpLists) -> No
 
 
 def test_a_plain_call_reaches_no_out_overload() -> None:
-    assert (
-        usual(["aten::max.out", "aten::max.names_dim", "aten::max", "aten::max.dim"]) == "aten::max"
-    )
+    assert usual(["aten::max.out", "aten::max.names_dim", "aten::max", "aten::max.dim"]) == "aten::max"
     assert usual(["aten::add.out", "aten::add.Scalar", "aten::add.Tensor"]) == "aten::add.Tensor"
     assert usual(["aten::_foreach_add.Tensor", "aten::_foreach_add.List"]).endswith(".List")
     assert usual(["aten::isin.Tensor_Tensor_out"]) == "aten::isin.Tensor_Tensor_out"
@@ -120,9 +118,7 @@ def test_each_word_stands_for_something(lists: OpLists) -> None:
 def test_each_class_of_torch_nn_has_calls_or_a_reason_for_none() -> None:
     nn = pytest.importorskip("torch.nn")
     classes = [
-        f"nn.{name}"
-        for name, value in vars(nn).items()
-        if isinstance(value, type) and issubclass(value, nn.Module)
+        f"nn.{name}" for name, value in vars(nn).items() if isinstance(value, type) and issubclass(value, nn.Module)
     ]
     assert len(classes) > 150
     missing = {*classes} - composites.python_callers() - WITHOUT_OPERATORS.keys()

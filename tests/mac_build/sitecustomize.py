@@ -18,9 +18,7 @@ mac_build = importlib.import_module("mac_build")
 class AfterTorch(importlib.abc.MetaPathFinder):
     """Finds torch as Python does, and changes it at the end of its import."""
 
-    def find_spec(
-        self, name: str, path: Any, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the spec of torch, with a loader that goes on; None for any other module."""
         del path, target
         if name != "torch":

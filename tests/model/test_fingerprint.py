@@ -15,9 +15,7 @@ from opcheck.common.text import normalised_code
 from opcheck.model.fingerprint import fingerprint, fingerprints
 from opcheck.model.records import Finding, GroupLocation, SourceLocation
 
-NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(
-    lambda name: not keyword.iskeyword(name)
-)
+NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: not keyword.iskeyword(name))
 LINES = (
     "{a} = torch.bmm({b}, {a}, out={c})",
     "return {a}[{b} + 1] @ {c}.transpose(1, 2)  # {b}",
@@ -55,9 +53,7 @@ def moved(result: Finding, **others: object) -> Finding:
     (place, *_) = result.locations
     assert place.location is not None
     of_line = {
-        name: value
-        for name, value in others.items()
-        if name in {"file", "line", "text", "function", "statement"}
+        name: value for name, value in others.items() if name in {"file", "line", "text", "function", "statement"}
     }
     of_place = {name: value for name, value in others.items() if name not in of_line}
     location = msgspec.structs.replace(place.location, **of_line)
@@ -68,9 +64,9 @@ def moved(result: Finding, **others: object) -> Finding:
 @given(line=st.integers(1, 10**6), file=st.text(min_size=1), outer=st.text())
 def test_a_moved_line_keeps_it(line: int, file: str, outer: str) -> None:
     result = moved(finding("aten::foo", "y = f(x)"), function="forward")
-    assert only_fingerprint(
-        moved(result, line=line, file=file, function=f"{outer}.forward")
-    ) == only_fingerprint(result)
+    assert only_fingerprint(moved(result, line=line, file=file, function=f"{outer}.forward")) == only_fingerprint(
+        result
+    )
 
 
 def test_the_statement_goes_before_the_line() -> None:
@@ -86,9 +82,7 @@ def test_the_statement_goes_before_the_line() -> None:
 )
 def test_renamed_variables_keep_it(names: list[str], others: list[str], line: str) -> None:
     before, after = (line.format(a=a, b=b, c=c) for a, b, c in (names, others))
-    assert only_fingerprint(finding("aten::foo", before)) == only_fingerprint(
-        finding("aten::foo", after)
-    )
+    assert only_fingerprint(finding("aten::foo", before)) == only_fingerprint(finding("aten::foo", after))
 
 
 @given(order=st.permutations(("y = f(x)", "y = f(x)", "z = g(x, 1)", "w = h(x, dim=2)")))
@@ -126,21 +120,15 @@ def test_another_call_changes_it(other: Finding) -> None:
 
 def test_the_layer_and_the_wording_are_no_part_of_it() -> None:
     result = moved(finding("aten::foo", "y = f(x)"), module="layers.3.attention")
-    same = msgspec.structs.replace(
-        result, message="other words", severity="note", hint="torch 2.99"
-    )
-    assert only_fingerprint(moved(same, module="layers.*.attention", count=12)) == only_fingerprint(
-        result
-    )
+    same = msgspec.structs.replace(result, message="other words", severity="note", hint="torch 2.99")
+    assert only_fingerprint(moved(same, module="layers.*.attention", count=12)) == only_fingerprint(result)
 
 
 def test_a_finding_of_no_operator_goes_by_its_message_without_the_numbers() -> None:
     def about(message: str) -> str:
         return fingerprint(finding("", message=message), None)
 
-    assert about("the fallbacks make 7 copies (15.6 KiB)") == about(
-        "the fallbacks make 12 copies (1.0 GiB)"
-    )
+    assert about("the fallbacks make 7 copies (15.6 KiB)") == about("the fallbacks make 12 copies (1.0 GiB)")
     assert about("it has dtype-mm-2") != about("it has dtype-mm-3")
     assert about("one") != about("two")
 

@@ -31,9 +31,7 @@ def place(line: int, file: str = "model.py", text: str = "") -> GroupLocation:
 
 
 def finding(*places: GroupLocation, rule: str = "OC103", op: str = "aten::svd") -> Finding:
-    return Finding(
-        rule=rule, severity="warning", message="m", op=op, locations=places, count=9, remedy="r"
-    )
+    return Finding(rule=rule, severity="warning", message="m", op=op, locations=places, count=9, remedy="r")
 
 
 @pytest.fixture
@@ -74,9 +72,7 @@ def test_source_that_is_no_python_still_has_its_comments() -> None:
         ("OC112", 11, NO_REASON),
     ],
 )
-def test_a_finding_on_such_a_line_is_ignored(
-    ignores: Ignores, rule: str, line: int, reason: str | None
-) -> None:
+def test_a_finding_on_such_a_line_is_ignored(ignores: Ignores, rule: str, line: int, reason: str | None) -> None:
     assert ignores.reason(rule, file="model.py", line=line) == reason
 
 

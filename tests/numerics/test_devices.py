@@ -9,9 +9,7 @@ from opcheck.common.errors import UsageError
 from opcheck.numerics.child import installed_devices
 
 
-@pytest.mark.parametrize(
-    "name", ["cpu:5", "cpu:-1", "mps:1", "cuda:9", "meta", "made-up", "", "privateuseone"]
-)
+@pytest.mark.parametrize("name", ["cpu:5", "cpu:-1", "mps:1", "cuda:9", "meta", "made-up", "", "privateuseone"])
 def test_a_device_that_is_not_here_is_refused_in_three_lines(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         installed_devices.require(name)

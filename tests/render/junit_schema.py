@@ -25,9 +25,7 @@ def _words(text: str) -> frozenset[str]:
 _RESULT = Element(optional=_words("type message"), text=True)
 
 ELEMENTS = {
-    "testsuites": Element(
-        _words(""), _words("name time tests failures errors"), _words("testsuite")
-    ),
+    "testsuites": Element(_words(""), _words("name time tests failures errors"), _words("testsuite")),
     "testsuite": Element(
         _words("name tests failures errors"),
         _words("group time skipped timestamp hostname id package file log url"),

@@ -47,9 +47,7 @@ def text(report: Report, *shown: str) -> str:
         (make_report(complete=False), "it ends before its first call"),
         (make_report(), "it calls no operator on mps"),
         (
-            make_report(
-                call("aten::mm"), problems=(Problem(kind="quantized", message="", answered="gptq"),)
-            ),
+            make_report(call("aten::mm"), problems=(Problem(kind="quantized", message="", answered="gptq"),)),
             "OC127 says why",
         ),
         (
@@ -114,9 +112,7 @@ def test_findings_are_grouped_by_what_mends_them() -> None:
         "Set PYTORCH_ENABLE_MPS_FALLBACK=1 for 3 lines: model.py:21, 23, 30",
         "On the CPU, slower, in 1 line: model.py:24",
     ]
-    assert " ".join(lines[:2]).endswith(
-        "; 4 errors: 2 of 6 calls raise, 3 need PYTORCH_ENABLE_MPS_FALLBACK=1"
-    )
+    assert " ".join(lines[:2]).endswith("; 4 errors: 2 of 6 calls raise, 3 need PYTORCH_ENABLE_MPS_FALLBACK=1")
     assert lines[-1] == "  next         opcheck explain OC101"
 
 
@@ -165,11 +161,7 @@ def test_markdown_has_the_order_of_the_text_and_folds_what_a_mac_prints() -> Non
 
 
 def test_what_leaves_the_gpu_is_a_share_of_flops_and_bytes() -> None:
-    rows = dict(
-        facts(
-            make_report(call("aten::mm", flops=75), call("aten::foo", flops=25)), short=True
-        ).items
-    )
+    rows = dict(facts(make_report(call("aten::mm", flops=75), call("aten::foo", flops=25)), short=True).items)
     assert rows["off the GPU"] == (
         "25 % of 100 FLOP, 50 % of 96 bytes read and written; 1 copy to the CPU "
         "(24 bytes), 1 back (24 bytes), around 1 CPU region"
@@ -217,8 +209,7 @@ def test_one_cause_is_one_finding() -> None:
     mixed = [call(op, refusal=("device_mismatch", "two")) for op in ("aten::mm", "aten::relu")]
     (finding,) = make_report(*mixed).findings
     assert finding.message == (
-        "its tensors are on two devices, and a Mac refuses that whatever is registered "
-        "(2 calls of 2 operators)"
+        "its tensors are on two devices, and a Mac refuses that whatever is registered (2 calls of 2 operators)"
     )
 
 

@@ -76,9 +76,7 @@ def test_sarif_results_have_their_line_their_verdict_and_a_fingerprint_of_their_
         ("timm:resnet50", "", None),
     ],
 )
-def test_a_finding_without_a_line_is_in_the_models_file(
-    model: str, file: str, uri: str | None
-) -> None:
+def test_a_finding_without_a_line_is_in_the_models_file(model: str, file: str, uri: str | None) -> None:
     report = make_report(call("aten::foo", location=None, module=""), model=model)
     result = json.loads(render(report, "sarif"))["runs"][0]["results"][0]
     if uri is None:
@@ -95,9 +93,7 @@ def test_a_group_passes_fails_or_is_skipped_in_junit() -> None:
     assert len(cases) == int(str(suite.get("tests"))) > len(EVERYTHING.groups)
 
     def children(op: str) -> set[str]:
-        return {
-            child.tag for name, case in cases.items() if name.startswith(f"{op}:") for child in case
-        }
+        return {child.tag for name, case in cases.items() if name.startswith(f"{op}:") for child in case}
 
     assert children("aten::mm") == set()
     assert children("aten::stub") == {"failure"}
@@ -132,9 +128,7 @@ def test_a_run_that_broke_off_fails_in_junit() -> None:
 
 
 def test_github_gets_the_first_place_of_each_finding_first() -> None:
-    report = make_report(
-        *(call("aten::foo", line) for line in range(1, 15)), call("aten::stub", 99)
-    )
+    report = make_report(*(call("aten::foo", line) for line in range(1, 15)), call("aten::stub", 99))
     lines = render(report, "github").splitlines()
     assert [line.split("::")[1].split(",")[:2] for line in lines[:2]] == [
         ["error file=model.py", "line=99"],
@@ -155,9 +149,7 @@ def test_a_summary_that_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> N
     assert whole.startswith(cut.partition("\n\n(cut here")[0])
 
 
-def test_the_step_summary_is_added_to_in_a_step_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_step_summary_is_added_to_in_a_step_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "summary.md"
     path.write_text("before\n", encoding="utf-8")
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)

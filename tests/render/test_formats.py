@@ -115,9 +115,7 @@ REPORTS: dict[str, Report] = {
             ),
         ),
         lifetimes=(
-            Lifetime(
-                storage=1, nbytes=24, first=0, freed=None, kind="parameter", name="net.weight"
-            ),
+            Lifetime(storage=1, nbytes=24, first=0, freed=None, kind="parameter", name="net.weight"),
             Lifetime(storage=2, nbytes=6, first=0, freed=None, kind="input", name="args[0]"),
             Lifetime(storage=3, nbytes=9 << 30, first=2, freed=4, kind="result"),
             Lifetime(storage=4, nbytes=3 << 30, first=3, freed=None, kind="result"),
@@ -143,9 +141,7 @@ REPORTS: dict[str, Report] = {
         parameters=0,
     ),
 }
-_TEMPLATE = re.compile(
-    r"(?<=<style>).*?(?=</style>)|(?<=<script>).*?(?=</script>)|sha256-[^']*", re.DOTALL
-)
+_TEMPLATE = re.compile(r"(?<=<style>).*?(?=</style>)|(?<=<script>).*?(?=</script>)|sha256-[^']*", re.DOTALL)
 CASES = [(name, kind) for name in REPORTS for kind in FORMATS]
 
 
@@ -153,11 +149,7 @@ CASES = [(name, kind) for name in REPORTS for kind in FORMATS]
 def test_golden(name: str, kind: str, request: pytest.FixtureRequest) -> None:
     path = GOLDEN / f"{name}{(*FORMATS[kind], f'.{kind}')[0]}"
     # The page's style and script are no part of what it says.
-    text = (
-        _TEMPLATE.sub("", render(REPORTS[name], kind))
-        if kind == "html"
-        else render(REPORTS[name], kind)
-    )
+    text = _TEMPLATE.sub("", render(REPORTS[name], kind)) if kind == "html" else render(REPORTS[name], kind)
     if request.config.getoption("--update-golden"):
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
@@ -198,9 +190,7 @@ def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
 def test_the_headline_is_the_first_line() -> None:
     for report in REPORTS.values():
         first = as_text(report_page.document(report)).splitlines()[0]
-        assert first.startswith(
-            f"{summary.answer(report)}: model.py:Net on torch 2.13, macOS 15.0; "
-        )
+        assert first.startswith(f"{summary.answer(report)}: model.py:Net on torch 2.13, macOS 15.0; ")
 
 
 def test_the_text_shows_three_places_unless_asked_for_all() -> None:

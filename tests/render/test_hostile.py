@@ -107,10 +107,7 @@ class Elements(HTMLParser):
 @given(text=TEXT.filter(str.strip))
 @example(text="".join(NASTY))
 def test_html_keeps_its_shape(text: str) -> None:
-    assert (
-        Elements(render(hostile_report(text), "html")).found
-        == Elements(render(PLAIN, "html")).found
-    )
+    assert Elements(render(hostile_report(text), "html")).found == Elements(render(PLAIN, "html")).found
 
 
 @SOME

@@ -78,10 +78,7 @@ def test_the_policy_admits_the_pages_own_script_and_no_other() -> None:
     page = render(REPORTS["everything"], "html")
     script = page.rpartition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert (
-        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
-        in page
-    )
+    assert f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'" in page
 
 
 def test_the_data_is_the_graph() -> None:
@@ -102,9 +99,7 @@ def test_each_call_of_the_graph_is_of_the_line_that_it_names() -> None:
         assert (group.op, group.locations[node.place].location) == (made.op, made.location)
         assert node.module == made.module
     # The fallback copies its argument there, and its result back.
-    copied = [
-        (node.to_cpu, node.bytes_to_cpu, node.to_mps, node.bytes_to_mps) for node in report.graph
-    ]
+    copied = [(node.to_cpu, node.bytes_to_cpu, node.to_mps, node.bytes_to_mps) for node in report.graph]
     assert copied == [(0, 0, 0, 0), (1, 24, 1, 24), (0, 0, 0, 0)]
 
 

@@ -62,12 +62,8 @@ def test_the_navigation_holds_every_section_and_nothing_else(name: str) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(
-    "report", [_parallel(), REPORTS["everything"]], ids=["parallel", "everything"]
-)
-def test_the_graph_draws_every_region_that_it_counts(
-    browser: Any, tmp_path: Path, report: Report
-) -> None:
+@pytest.mark.parametrize("report", [_parallel(), REPORTS["everything"]], ids=["parallel", "everything"])
+def test_the_graph_draws_every_region_that_it_counts(browser: Any, tmp_path: Path, report: Report) -> None:
     regions = len(report.partition.regions)
     assert regions > 2
     path = tmp_path / "report.html"
@@ -96,9 +92,7 @@ def _findings(count: int, remedy: str = "") -> Report:
 
 
 @pytest.mark.browser
-def test_a_phone_shows_readable_tables_and_twelve_findings_on_a_short_page(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_a_phone_shows_readable_tables_and_twelve_findings_on_a_short_page(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(render(_findings(12), "html"), encoding="utf-8")
     with opened(browser, size=SIZES["phone"]) as (page, _):
@@ -138,9 +132,7 @@ def test_a_button_copies_the_suggested_line(browser: Any, tmp_path: Path) -> Non
     path = tmp_path / "report.html"
     path.write_text(render(_findings(1, remedy="y = x.float()"), "html"), encoding="utf-8")
     with opened(browser, csp=True) as (page, result):
-        page.add_init_script(
-            "navigator.clipboard.writeText = async (text) => { window.copied = text; };"
-        )
+        page.add_init_script("navigator.clipboard.writeText = async (text) => { window.copied = text; };")
         page.goto(path.as_uri())
         button = page.locator("button.copy").first
         button.click()

@@ -44,9 +44,7 @@ def objects(kind: Any) -> Iterator[dict[str, Any]]:
     """All parts of a schema that have keys."""
     if isinstance(kind, dict) and isinstance(kind.get("properties"), dict):
         yield kind
-    for value in (
-        kind.values() if isinstance(kind, dict) else kind if isinstance(kind, list) else ()
-    ):
+    for value in kind.values() if isinstance(kind, dict) else kind if isinstance(kind, list) else ():
         yield from objects(value)
 
 
@@ -58,9 +56,7 @@ def test_every_object_is_closed_and_whole() -> None:
         assert kind["required"] == [key for key in kind["properties"] if key != "beyond"]
 
 
-@pytest.mark.parametrize(
-    "path", [("findings", 0), ("calls", 0, "locations", 0), ("partition",), ("capture",), ()]
-)
+@pytest.mark.parametrize("path", [("findings", 0), ("calls", 0, "locations", 0), ("partition",), ("capture",), ()])
 def test_no_key_can_go_or_come_without_the_schema(path: tuple[str | int, ...]) -> None:
     whole = as_content(REPORTS["everything"])
     content = json.loads(json.dumps(whole))

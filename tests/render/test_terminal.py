@@ -13,9 +13,7 @@ def test_what_no_call_is_known_to_meet_is_left_to_verbose() -> None:
     report = REPORTS["everything"]
     doubtful = [line for _, line in summary.statements(report) if "(perhaps)" in line]
     assert doubtful
-    short, whole = (
-        as_text(report_page.document(report), width=1000, full=full) for full in (False, True)
-    )
+    short, whole = (as_text(report_page.document(report), width=1000, full=full) for full in (False, True))
     assert all(line in whole and line not in short for line in doubtful)
     assert f"{len(doubtful)} statement that calls of this run may meet (-v shows all)" in short
     assert "may meet (-v" not in whole

@@ -28,9 +28,7 @@ def in_process(arguments: Sequence[str]) -> tuple[int, str, str]:
     if arguments[0] == "-m":
         given = dict(itertools.pairwise(arguments))
         path = Path(arguments[-1])
-        with opcheck.emulate(
-            given["--torch"], given["--macos"], fallback="--fallback" in arguments
-        ) as run:
+        with opcheck.emulate(given["--torch"], given["--macos"], fallback="--fallback" in arguments) as run:
             result = _executed(lambda: _script(str(path), "mps"))
         Path(given["--output"]).write_text(render(run.report, "json"), encoding="utf-8")
         return result

@@ -71,9 +71,7 @@ def cholesky() -> None:
     torch.linalg.cholesky(torch.eye(3, device=MPS))
 
 
-def reported(
-    function: Callable[[], None], release: str, macos: str, *, fallback: bool = False
-) -> Report:
+def reported(function: Callable[[], None], release: str, macos: str, *, fallback: bool = False) -> Report:
     """The report of a run of the function on an emulated Mac."""
     with (
         opcheck.emulate(release, macos, fallback=fallback) as run,
@@ -162,9 +160,7 @@ def test_an_operator_that_the_installed_torch_lacks_is_said_to_be_untried(missin
 
 @pytest.mark.usefixtures("tried_here")
 def test_a_call_that_the_cpu_refuses_too_is_said_to_be_untried(missing: Report) -> None:
-    tensor = ExampleTensor(
-        argument="self", dtype="float32", shape=(2, 3), stride=None, layout="strided", device="mps"
-    )
+    tensor = ExampleTensor(argument="self", dtype="float32", shape=(2, 3), stride=None, layout="strided", device="mps")
     tried = make(with_example(missing, inputs=(tensor,)))
     assert (tried.on_cpu, tried.emulated) == (False, None)
     assert "it does not run on the CPU" in tried.notes[0]
@@ -214,9 +210,7 @@ def test_an_origin_is_shown_by_the_first_call_that_fails() -> None:
 def test_an_error_that_only_may_come_is_not_promised() -> None:
     report = reported(strided_weight, "2.8", "15")
     (group,) = [item for item in report.groups if item.op == "aten::linear"]
-    result = Finding(
-        rule="OC141", severity="warning", message="may fail", op=group.op, prints="no", locations=()
-    )
+    result = Finding(rule="OC141", severity="warning", message="may fail", op=group.op, prints="no", locations=())
     quiet = msgspec.structs.replace(group, evidence=(), advisories=())
     chosen = choose(msgspec.structs.replace(report, findings=(result,), groups=(quiet,)), "OC141")
     tried = make(chosen)
@@ -225,9 +219,7 @@ def test_an_error_that_only_may_come_is_not_promised() -> None:
 
 
 def test_a_finding_about_no_one_call_has_none(missing: Report) -> None:
-    lost = Finding(
-        rule="OC150", severity="note", message="digits", op="aten::sum", prints="", locations=()
-    )
+    lost = Finding(rule="OC150", severity="note", message="digits", op="aten::sum", prints="", locations=())
     chosen = choose(msgspec.structs.replace(missing, findings=(lost,)), "OC150")
     assert chosen.calls is None
 
@@ -245,15 +237,11 @@ def test_an_unknown_finding_names_the_known_ones(missing: Report, which: str) ->
 
 
 def written(chosen: ChosenFinding) -> page.Issue:
-    tried = TriedProgram(
-        text="import torch\n", on_cpu=True, emulated=True, notes=(), expected=("E: text",)
-    )
+    tried = TriedProgram(text="import torch\n", on_cpu=True, emulated=True, notes=(), expected=("E: text",))
     return page.write(chosen, tried)
 
 
-@pytest.mark.parametrize(
-    ("release", "number"), [("2.13", "141287"), ("2.6", "141287"), ("2.5", "77764")]
-)
+@pytest.mark.parametrize(("release", "number"), [("2.13", "141287"), ("2.6", "141287"), ("2.5", "77764")])
 def test_a_missing_operator_goes_where_that_release_says(release: str, number: str) -> None:
     chosen = choose(reported(eig, release, "15"), "OC102")
     text = written(chosen)
@@ -263,10 +251,7 @@ def test_a_missing_operator_goes_where_that_release_says(release: str, number: s
     assert "`aten::linalg_eig` has no kernel on MPS" in text.body
     assert "nothing was observed on a Mac" in text.body
     assert "collect_env" in text.body
-    assert (
-        "\n- registration: torch/lib/libtorch\\_cpu.dylib: aten::linalg\\_eig: cpu\\_only\n"
-        in text.body
-    )
+    assert "\n- registration: torch/lib/libtorch\\_cpu.dylib: aten::linalg\\_eig: cpu\\_only\n" in text.body
 
 
 def test_a_known_fault_goes_to_its_issue_and_another_is_new() -> None:
@@ -274,10 +259,7 @@ def test_a_known_fault_goes_to_its_issue_and_another_is_new() -> None:
     assert re.fullmatch(r"https://github.com/pytorch/pytorch/issues/\d+", known.where)
     assert "gives a wrong result, without an error," in known.body
     chosen = choose(reported(complex128, "2.13", "15"), "OC105")
-    unlinked = {
-        name: msgspec.structs.replace(item, links=())
-        for name, item in chosen.report.statements.items()
-    }
+    unlinked = {name: msgspec.structs.replace(item, links=()) for name, item in chosen.report.statements.items()}
     report = msgspec.structs.replace(chosen.report, statements=unlinked)
     new = written(msgspec.structs.replace(chosen, report=report))
     assert new.where.startswith("https://github.com/pytorch/pytorch/issues/new")
@@ -364,9 +346,7 @@ def test_a_report_cannot_have_any_operator_run(
         ([1] * 65, None),
     ],
 )
-def test_a_tensor_that_there_cannot_be_is_refused(
-    tmp_path: Path, shape: list[int], stride: list[int] | None
-) -> None:
+def test_a_tensor_that_there_cannot_be_is_refused(tmp_path: Path, shape: list[int], stride: list[int] | None) -> None:
     content = content_of_eig()
     examples = [group["example"] for group in content["calls"] if group["example"]]
     assert examples

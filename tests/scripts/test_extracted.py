@@ -60,9 +60,7 @@ def test_the_kernels_of_a_metallib_are_read_in_order() -> None:
     assert functions(metallib()) == ()
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"BCLM" * 20, metallib("a_float")[:-4], b"MTLB" + b"\xff" * 40]
-)
+@pytest.mark.parametrize("data", [b"", b"BCLM" * 20, metallib("a_float")[:-4], b"MTLB" + b"\xff" * 40])
 def test_what_is_no_metallib_is_refused(data: bytes) -> None:
     with pytest.raises(OpListError):
         functions(data)
@@ -78,9 +76,7 @@ def test_what_is_no_metallib_is_refused(data: bytes) -> None:
         ("index_select_8bit_idx32", "index_select_8bit_#", ()),
     ],
 )
-def test_a_family_is_the_name_without_its_dtypes(
-    name: str, family: str, dtypes: tuple[str, ...]
-) -> None:
+def test_a_family_is_the_name_without_its_dtypes(name: str, family: str, dtypes: tuple[str, ...]) -> None:
     assert metal.family(name) == (family, dtypes)
 
 
@@ -249,9 +245,7 @@ def test_many_operators_of_a_function_are_not_named() -> None:
         ("{a} in {b}", (" in ",)),
     ],
 )
-def test_a_text_falls_into_the_pieces_between_its_values(
-    text: str, pieces: tuple[str, ...]
-) -> None:
+def test_a_text_falls_into_the_pieces_between_its_values(text: str, pieces: tuple[str, ...]) -> None:
     assert fragments(text) == pieces
 
 
@@ -265,9 +259,7 @@ def test_a_message_may_be_put_together_of_parts() -> None:
     present = ("MPS: ", " op is supported from macOS 13.0. ", "Falling back on CPU.")
     assert stands("MPS: sort op is supported from macOS 13.0. Falling back on CPU.", present)
     # What stands between the parts is a value: one word, no part of a message that is not there.
-    assert not stands(
-        "MPS: sort op is supported from macOS 13.0. Slow. Falling back on CPU.", present
-    )
+    assert not stands("MPS: sort op is supported from macOS 13.0. Slow. Falling back on CPU.", present)
     assert not stands("MPS: sort op is supported from macOS 13.2. Falling back on CPU.", present)
     assert not stands("an unrelated message", present)
 
@@ -354,11 +346,7 @@ def test_the_check_fails_where_a_text_is_gone(
     main = runpy.run_path(str(SCRIPT))["main"]
     assert main() == 0
     result = TEXTS.load()
-    name, claimed = next(
-        (o.id, t)
-        for o, t in extracted.claims(load_statements(data_directory()).all)
-        if "{" not in t
-    )
+    name, claimed = next((o.id, t) for o, t in extracted.claims(load_statements(data_directory()).all) if "{" not in t)
     lacking = {text: row for text, row in result.texts.items() if claimed not in text}
     monkeypatch.setitem(
         main.__globals__,
@@ -383,11 +371,7 @@ def test_the_check_fails_where_nothing_was_extracted(
 @pytest.mark.wheel
 def test_a_real_wheel_gives_what_is_committed() -> None:
     extract = runpy.run_path(str(SCRIPT))["extract"]
-    pieces = {
-        p
-        for _, text in extracted.claims(load_statements(data_directory()).all)
-        for p in fragments(text)
-    }
+    pieces = {p for _, text in extracted.claims(load_statements(data_directory()).all) for p in fragments(text)}
     line, places, users, families = extract("2.13.0", tuple(sorted(pieces)))
     texts = TEXTS.load()
     assert (line, {place.text for place in places}) == ("2.13", set(present(texts, "2.13")))

@@ -108,9 +108,7 @@ def test_what_the_cpu_refuses_is_expected_to_fail_in_some_release() -> None:
         for name, dtypes in getattr(result, reason)[kind].items():
             for dtype in dtypes:
                 assert any(
-                    item.dtypes(name, kind).get(dtype) == "xfail"
-                    for item in evaluations
-                    if name in item.opinfos
+                    item.dtypes(name, kind).get(dtype) == "xfail" for item in evaluations if name in item.opinfos
                 )
 
 

@@ -10,9 +10,7 @@ from scripts.read_bodies import bodies, unknown
 
 
 def test_a_body_is_kept_without_what_only_other_layouts_lead_to() -> None:
-    calls: dict[str, tuple[str, ...]] = {
-        "aten::dot.out": ("aten::dot", "aten::to_sparse", "aten::no_such_operator")
-    }
+    calls: dict[str, tuple[str, ...]] = {"aten::dot.out": ("aten::dot", "aten::to_sparse", "aten::no_such_operator")}
     read = bodies("2.13", calls, load())
     assert read["aten::dot.out"] == ([], ["aten::dot"])
     assert "aten::vdot.out" not in read, "a body without calls may do nothing but raise"

@@ -142,9 +142,7 @@ def test_a_message_that_encodes_work_is_a_mark() -> None:
 
 
 def test_a_kernel_that_moves_arguments_to_its_own_operator_leaves_them_to_the_cpu() -> None:
-    plain = routes.Reached(
-        frozenset({"graph"}), frozenset({"aten::topk", "aten::to.dtype"}), frozenset({"topk"})
-    )
+    plain = routes.Reached(frozenset({"graph"}), frozenset({"aten::topk", "aten::to.dtype"}), frozenset({"topk"}))
     moving = plain._replace(texts=frozenset({"cpu"}))
     assert routes._with_cpu("aten::topk.values", plain).marks == {"graph"}
     assert routes._with_cpu("aten::topk.values", moving).marks == {"graph", "cpu"}

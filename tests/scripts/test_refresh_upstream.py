@@ -29,9 +29,7 @@ def test_each_change_names_statements_of_the_op_lists() -> None:
 
 def test_a_change_that_does_not_fit_its_kernel_is_refused() -> None:
     with pytest.raises(ValueError, match="sinc_dense_scalar_float2_float2 has no"):
-        refresh_upstream.apply(
-            next(c for c in CHANGES if c.operation == "sinc"), "define void @k()"
-        )
+        refresh_upstream.apply(next(c for c in CHANGES if c.operation == "sinc"), "define void @k()")
 
 
 @pytest.mark.wheel

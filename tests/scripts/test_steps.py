@@ -63,9 +63,7 @@ def test_a_fake_release_runs_in_the_order_of_its_files_and_then_not_again(
     assert log == ""
 
 
-def test_a_changed_input_runs_what_depends_on_it_alone(
-    tmp_path: Path, fake_release: dict[str, Step]
-) -> None:
+def test_a_changed_input_runs_what_depends_on_it_alone(tmp_path: Path, fake_release: dict[str, Step]) -> None:
     run(fake_release, tmp_path)
     (tmp_path / "page").write_text("edited by hand")
     done, log = run(fake_release, tmp_path)
@@ -73,9 +71,7 @@ def test_a_changed_input_runs_what_depends_on_it_alone(
     assert log == "page "
 
 
-def test_a_failed_step_ends_the_run_which_goes_on_from_there(
-    tmp_path: Path, fake_release: dict[str, Step]
-) -> None:
+def test_a_failed_step_ends_the_run_which_goes_on_from_there(tmp_path: Path, fake_release: dict[str, Step]) -> None:
     (tmp_path / "wheel").write_text("broken ")
     done, _ = run(fake_release, tmp_path)
     assert done == [("list", "done"), ("page", "done"), ("lint", "failed")]
@@ -85,9 +81,7 @@ def test_a_failed_step_ends_the_run_which_goes_on_from_there(
     assert log == ""
 
 
-def test_a_finding_is_to_be_reviewed_and_stops_nothing(
-    tmp_path: Path, fake_release: dict[str, Step]
-) -> None:
+def test_a_finding_is_to_be_reviewed_and_stops_nothing(tmp_path: Path, fake_release: dict[str, Step]) -> None:
     (tmp_path / "wheel").write_text("lost ")
     runner = Runner(fake_release, VALUES, tmp_path, note=lambda _: None)
     outcomes = runner.run(order(fake_release))
@@ -98,9 +92,7 @@ def test_a_finding_is_to_be_reviewed_and_stops_nothing(
     assert "lint: Explain the lost kernel." in summary(later, 3)
 
 
-def test_a_check_writes_nothing_and_names_what_is_stale(
-    tmp_path: Path, fake_release: dict[str, Step]
-) -> None:
+def test_a_check_writes_nothing_and_names_what_is_stale(tmp_path: Path, fake_release: dict[str, Step]) -> None:
     (tmp_path / "same.py").write_text(
         "import pathlib, sys\nsys.exit(pathlib.Path('page').read_text() != pathlib.Path('list').read_text())"
     )
@@ -164,12 +156,8 @@ def test_the_declared_graphs_can_run_and_their_files_exist() -> None:
 def test_each_script_is_a_step_or_serves_one() -> None:
     """A script that no step runs would be found by nobody."""
     steps = [each for entry in read_steps().values() for each in entry.values()]
-    run_by_steps = {
-        word.removeprefix("scripts.") for each in steps for word in each.run.split()[:1]
-    }
-    sources = {
-        path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "scripts").glob("*.py")
-    }
+    run_by_steps = {word.removeprefix("scripts.") for each in steps for word in each.run.split()[:1]}
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "scripts").glob("*.py")}
     others = {name for name, text in sources.items() if "\ndef main(" in text} - run_by_steps
     # The recording runs in the environment of its release; the last two serve a reader.
     assert others == {"opinfo_lists", "propose_limitations", "house"}

@@ -27,8 +27,7 @@ def test_the_figures_are_those_of_verify() -> None:
     rates = {rate.status: [rate.both, rate.predicted, rate.observed] for rate in result.rates}
     assert rates == {"native": [2, 3, 2], "unsupported": [1, 1, 2]}
     assert [
-        (contradiction.op, contradiction.predicted, contradiction.observed)
-        for contradiction in result.contradictions
+        (contradiction.op, contradiction.predicted, contradiction.observed) for contradiction in result.contradictions
     ] == [("sort", "native", "unsupported")]
     assert ratio(2, 3) == "0.667"
 

@@ -29,9 +29,7 @@ def on_mps(*shape: int, dtype: torch.dtype = torch.float32, grad: bool = False) 
     return torch.empty(*shape, dtype=dtype, device="mps").requires_grad_(grad)
 
 
-def _attention(
-    *, dtype: torch.dtype = torch.float32, grad: bool = False, **options: Any
-) -> Program:
+def _attention(*, dtype: torch.dtype = torch.float32, grad: bool = False, **options: Any) -> Program:
     def program() -> None:
         q, k, v = (on_mps(1, 2, 3, 4, dtype=dtype, grad=grad) for _ in range(3))
         F.scaled_dot_product_attention(q, k, v, **options)
@@ -163,9 +161,7 @@ CASES: dict[str, Case] = {
             "2.12": _METAL,
         },
     ),
-    "attention, training": Case(
-        _attention(grad=True), {"1.13": _OLD_MATH, "2.5": _NEW_MATH}, grad=True
-    ),
+    "attention, training": Case(_attention(grad=True), {"1.13": _OLD_MATH, "2.5": _NEW_MATH}, grad=True),
     "attention, training, float16": Case(
         _attention(grad=True, dtype=torch.float16),
         {
@@ -194,9 +190,7 @@ CASES: dict[str, Case] = {
             "2.14": f"unsqueeze unsqueeze unsqueeze {_METAL} squeeze.dim",
         },
     ),
-    "rms_norm": Case(
-        _rms(), {"1.13": f"{_RMS} mul.Tensor", "2.7": "empty_like", "2.8": "_fused_rms_norm"}
-    ),
+    "rms_norm": Case(_rms(), {"1.13": f"{_RMS} mul.Tensor", "2.7": "empty_like", "2.8": "_fused_rms_norm"}),
     "rms_norm, training": Case(_rms(grad=True), {"1.13": f"{_RMS} mul.Tensor"}, grad=True),
     "rms_norm, no weight": Case(_rms(weight=False), {"1.13": _RMS}),
     "rms_norm, two dtypes": Case(
@@ -242,9 +236,7 @@ CASES: dict[str, Case] = {
         lambda: F.kl_div(on_mps(3), on_mps(3), reduction="sum"),
         {"1.13": "log sub.Tensor mul.Tensor sum", "2.1": "xlogy.Tensor mul.Tensor sub.Tensor sum"},
     ),
-    "inner": Case(
-        lambda: torch.inner(on_mps(3), on_mps(3)), {"1.13": "permute permute view view mm view"}
-    ),
+    "inner": Case(lambda: torch.inner(on_mps(3), on_mps(3)), {"1.13": "permute permute view view mm view"}),
     "tensordot": Case(
         lambda: torch.tensordot(on_mps(2, 3), on_mps(2, 3), 2),
         {"1.13": "permute permute view view mm view"},

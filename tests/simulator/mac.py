@@ -18,9 +18,7 @@ from opcheck.simulator.mac import simulated_mac
 from_2_10 = pytest.param(
     "2.10",
     True,
-    marks=pytest.mark.skipif(
-        Version.parse(torch.__version__) < Version(2, 10), reason="the installed body is older"
-    ),
+    marks=pytest.mark.skipif(Version.parse(torch.__version__) < Version(2, 10), reason="the installed body is older"),
 )
 
 

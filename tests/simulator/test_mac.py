@@ -61,9 +61,7 @@ def test_the_backend_says_that_it_is_there() -> None:
         ("2.4", None, "Torch not compiled with CUDA enabled"),
     ],
 )
-def test_an_index_alone_is_a_device_of_mps_since_2_5(
-    release: str, place: str | None, refused: str
-) -> None:
+def test_an_index_alone_is_a_device_of_mps_since_2_5(release: str, place: str | None, refused: str) -> None:
     def run(tensor: torch.Tensor) -> None:
         with pytest.raises((RuntimeError, AssertionError), match=refused):
             tensor.cuda(0)
@@ -139,9 +137,7 @@ def test_pinning_asks_for_no_accelerator() -> None:
     assert names(lambda _: torch.zeros(3).pin_memory().to("mps"), torch.ones(1)) == ["_to_copy"]
 
 
-@pytest.mark.skipif(
-    not hasattr(torch.nn.functional, "grouped_mm"), reason="this torch (before 2.10) lacks it"
-)
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "grouped_mm"), reason="this torch (before 2.10) lacks it")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_grouped_products_take_more_than_bfloat16(dtype: torch.dtype) -> None:
     offs = torch.tensor([2, 4], dtype=torch.int32)

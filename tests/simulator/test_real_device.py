@@ -165,9 +165,7 @@ def test_both_builds_give_the_same_reports(build: Path, model: str, mode: str) -
     (build / "models.py").write_text(MODELS)
     arguments = ("-c", AUDIT, model, mode, *TARGETS)
     on_mac, reached = on_a_mac(build, *arguments)
-    here = subprocess.run(
-        [sys.executable, *arguments], cwd=build, capture_output=True, text=True, check=False
-    )
+    here = subprocess.run([sys.executable, *arguments], cwd=build, capture_output=True, text=True, check=False)
     assert here.returncode == 0, here.stderr
     assert reached == []
     reports = [json.loads(line) for line in here.stdout.splitlines()]

@@ -68,9 +68,7 @@ def test_a_pool_of_before() -> None:
         assert pool.submit(torch.sin, torch.zeros(1)).result().tolist() == [0.0]
 
 
-@pytest.mark.parametrize(
-    "work", [torch.sin, lambda _x: torch.zeros(2, device="mps")], ids=["sin", "zeros"]
-)
+@pytest.mark.parametrize("work", [torch.sin, lambda _x: torch.zeros(2, device="mps")], ids=["sin", "zeros"])
 def test_a_thread_of_before_is_not_simulated(work: Callable[[torch.Tensor], object]) -> None:
     wait, raised = threading.Event(), []
 

@@ -39,9 +39,7 @@ class Model(nn.Module):
 
 
 def _tables() -> dict[str, str]:
-    return {
-        name: torch._C._dispatch_dump_table(name) for name in torch._C._dispatch_get_all_op_names()
-    }
+    return {name: torch._C._dispatch_dump_table(name) for name in torch._C._dispatch_get_all_op_names()}
 
 
 def _changed(before: dict[str, str]) -> list[str]:

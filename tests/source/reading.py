@@ -24,8 +24,4 @@ def scan_text(directory: Path, text: str, *, target: Target = TARGET) -> list[tu
     program = f"import os\nimport torch\n{textwrap.dedent(text).lstrip()}"
     findings = report(directory, target=target, program=program).findings
     lines = [finding.locations[0].location for finding in findings]
-    return [
-        (finding.rule, place.line - 2)
-        for finding, place in zip(findings, lines, strict=True)
-        if place is not None
-    ]
+    return [(finding.rule, place.line - 2) for finding, place in zip(findings, lines, strict=True) if place is not None]

@@ -14,9 +14,7 @@ from tests.source.reading import TARGET
 
 def _scan(folder: Path, name: str, text: str) -> list[tuple[str, int]]:
     (folder / name).write_text(text, encoding="utf-8")
-    places = [
-        (each.rule, each.locations[0].location) for each in scan([str(folder)], TARGET).findings
-    ]
+    places = [(each.rule, each.locations[0].location) for each in scan([str(folder)], TARGET).findings]
     return [(rule, place.line) for rule, place in places if place]
 
 
@@ -95,9 +93,7 @@ dependencies:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_a_file_that_git_tracks_is_read_although_a_pattern_matches_it(
-    tmp_path: Path, version: int
-) -> None:
+def test_a_file_that_git_tracks_is_read_although_a_pattern_matches_it(tmp_path: Path, version: int) -> None:
     git = ["git", "-c", f"index.version={version}", "-C", str(tmp_path)]
     subprocess.run([*git, "init", "-q"], check=True)
     (tmp_path / "out" / "deep").mkdir(parents=True)

@@ -22,16 +22,11 @@ def scanned(directory: Path) -> ScanReport:
 
 def places(result: ScanReport, directory: Path) -> list[tuple[str, str]]:
     prefix = f"{directory.as_posix()}/"
-    return [
-        (finding.rule, str(finding.locations[0].location).removeprefix(prefix))
-        for finding in result.findings
-    ]
+    return [(finding.rule, str(finding.locations[0].location).removeprefix(prefix)) for finding in result.findings]
 
 
 def test_a_finding_says_where_it_begins_and_where_it_is_used(tmp_path: Path) -> None:
-    result = report(
-        tmp_path, a="import torch\ndef f():\n    d = 'cuda'\n    x.to(d)\n    y.to(d)\n"
-    )
+    result = report(tmp_path, a="import torch\ndef f():\n    d = 'cuda'\n    x.to(d)\n    y.to(d)\n")
     (finding,) = result.findings
     lines = [place.location.line for place in finding.locations if place.location]
     assert (lines, finding.count) == ([3, 4, 5], 2)
@@ -235,9 +230,7 @@ def test_every_package_says_since_when_and_why() -> None:
         ),
     ],
 )
-def test_a_required_package_is_named_by_what_a_mac_makes_of_it(
-    tmp_path: Path, requirement: str, message: str
-) -> None:
+def test_a_required_package_is_named_by_what_a_mac_makes_of_it(tmp_path: Path, requirement: str, message: str) -> None:
     (tmp_path / "requirements.txt").write_text(f"torch\n{requirement}\n", encoding="utf-8")
     (finding,) = scan([str(tmp_path)], TARGET).findings
     assert (finding.rule, finding.message) == ("OC214", message)

@@ -377,9 +377,7 @@ def test_requirements_get_a_marker(tmp_path: Path) -> None:
     changed = fixed(
         tmp_path,
         {
-            "requirements.txt": (
-                "torch\nflash-attn>=2  # fast\nvllm ; python_version > '3.8'\ndeepspeed\n"
-            ),
+            "requirements.txt": ("torch\nflash-attn>=2  # fast\nvllm ; python_version > '3.8'\ndeepspeed\n"),
             "pyproject.toml": '[project]\ndependencies = ["torch", "xformers>=0.0.20"]\n',
         },
     )
@@ -445,9 +443,7 @@ def test_what_is_inserted_ends_as_the_lines_around_it(tmp_path: Path, ending: st
     assert after == before + added.replace("\n", ending)
 
 
-@pytest.mark.parametrize(
-    ("named", "written"), [("latin-1", "latin-1"), ("latin-1", "utf-8"), ("cp932", "cp932")]
-)
+@pytest.mark.parametrize(("named", "written"), [("latin-1", "latin-1"), ("latin-1", "utf-8"), ("cp932", "cp932")])
 def test_a_file_is_fixed_in_its_own_encoding(tmp_path: Path, named: str, written: str) -> None:
     text = "表" if named == "cp932" else "ä"
     before = f"# coding: {named}\nimport torch\ns = '{text}'; d = {TERNARY}\n".encode(written)
@@ -489,9 +485,7 @@ def test_a_function_is_called_only_below_its_definition(tmp_path: Path) -> None:
     above, below = "a = a.cuda()\n", "b = b.cuda()\n"
     after = fixed(tmp_path, {"a.py": f"import torch\n{function}{below}"}, unsafe=True)["a.py"]
     assert after.endswith("b = b.to(pick_device())\n")
-    after = fixed(tmp_path, {"a.py": f"import torch\n{above}{function}{below}"}, unsafe=True)[
-        "a.py"
-    ]
+    after = fixed(tmp_path, {"a.py": f"import torch\n{above}{function}{below}"}, unsafe=True)["a.py"]
     assert "pick_device())" not in after
 
 
@@ -530,9 +524,7 @@ def test_parentheses_around_lines_go_where_one_line_is_left(tmp_path: Path) -> N
     ("other", "is_fixed"),
     [("", True), ("GradScaler()", False), ("loss_scaler.step(o)", False)],
 )
-def test_autocast_is_not_fixed_by_itself_where_gradients_are_scaled(
-    tmp_path: Path, other: str, is_fixed: bool
-) -> None:
+def test_autocast_is_not_fixed_by_itself_where_gradients_are_scaled(tmp_path: Path, other: str, is_fixed: bool) -> None:
     text = "with torch.cuda.amp.autocast():\n    with torch.cuda.amp.autocast(enabled=False):\n        f(x)\n"
     changed = fixed(tmp_path, {"a.py": f"import torch\n{text}{other}"})
     assert changed.get("a.py", "").count('"mps"') == 2 * is_fixed
@@ -554,26 +546,20 @@ _CAST = "with autocast():\n    f(x)\n"
         ("from torch.cuda.amp import autocast\n__all__ = ['autocast']", None),
     ],
 )
-def test_an_import_that_nothing_uses_any_more_goes(
-    tmp_path: Path, statement: str, left: str | None
-) -> None:
+def test_an_import_that_nothing_uses_any_more_goes(tmp_path: Path, statement: str, left: str | None) -> None:
     after = fixed(tmp_path, {"a.py": f"import torch\n{statement}\n{_CAST}"})["a.py"]
     kept = statement + "\n" if left is None else left
     assert after.partition("with")[0] == f"import torch\n{kept}"
 
 
-@pytest.mark.parametrize(
-    "other", ["from a import autocast", "from .a import *", "import a\na.autocast()"]
-)
+@pytest.mark.parametrize("other", ["from a import autocast", "from .a import *", "import a\na.autocast()"])
 def test_an_import_that_another_file_may_use_stays(tmp_path: Path, other: str) -> None:
     first = "import torch\nfrom torch.cuda.amp import autocast\n"
     after = fixed(tmp_path, {"a.py": f"{first}{_CAST}", "b.py": f"{other}\n"})["a.py"]
     assert after.startswith(first)
 
 
-def test_what_a_named_link_leads_to_is_fixed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_named_link_leads_to_is_fixed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.py").write_text(f"import torch\nd = {TERNARY}\n", encoding="utf-8")
     Path("b.py").symlink_to("a.py")
@@ -604,9 +590,7 @@ def test_a_fix_in_an_f_string_has_only_quotes_that_stand_there_already(tmp_path:
 
 def test_an_import_of_the_helper_stands_below_the_statement_that_ends_last(tmp_path: Path) -> None:
     files = {"pkg/__init__.py": "", "pkg/other.py": ""}
-    text = THREE.replace("import pkg.other\n", "import pkg.other; x = (\n    1)\n").replace(
-        "\n", "\r"
-    )
+    text = THREE.replace("import pkg.other\n", "import pkg.other; x = (\n    1)\n").replace("\n", "\r")
     after = fixed(tmp_path, {**files, "pkg/a.py": text})["pkg/a.py"]
     assert "x = (\r    1)\rfrom pkg.device import get_device\r" in after
 
@@ -689,9 +673,7 @@ MERGED = {
 
 
 @pytest.mark.parametrize(("text", "part"), MERGED.values(), ids=MERGED)
-def test_a_fix_uses_what_stands_there_in_few_short_lines(
-    tmp_path: Path, text: str, part: str | None
-) -> None:
+def test_a_fix_uses_what_stands_there_in_few_short_lines(tmp_path: Path, text: str, part: str | None) -> None:
     after = fixed(tmp_path, {"a.py": f"import torch\n{text}\n"}, unsafe=True).get("a.py")
     assert (after is None) if part is None else (after is not None and part in after)
 
@@ -711,9 +693,7 @@ def test_a_choice_that_makes_a_line_too_long_becomes_a_function(
     assert max(map(len, after.splitlines())) <= 100
 
 
-def test_a_function_of_the_name_of_the_helper_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_of_the_name_of_the_helper_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edits, "LONGEST_LINE", 100)
     text = f"import torch\ndef get_device():\n    return {TERNARY}\n"
     assert "return get_device()" not in fixed(tmp_path, {"a.py": text})["a.py"]
@@ -734,9 +714,7 @@ def test_a_repository_gets_one_helper_for_its_folders(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / f"{name}.py").write_text(f"import torch\n{text}", encoding="utf-8")
     changes = {change.path: change for change in fix([str(tmp_path)], TARGET).changes}
-    new = [
-        path.relative_to(tmp_path).as_posix() for path, each in changes.items() if not each.before
-    ]
+    new = [path.relative_to(tmp_path).as_posix() for path, each in changes.items() if not each.before]
     assert new == ["pk/device.py"]
     users = [path.stem for path, each in changes.items() if "from pk.device import" in each.after]
     assert users == ["model", "layer", "other", "train"]
@@ -775,10 +753,7 @@ def test_a_device_in_scope_comes_first_and_no_choice_makes_a_line_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
 ) -> None:
     monkeypatch.setattr(edits, "LONGEST_LINE", 100)
-    assert (
-        fixed(tmp_path, {"a.py": f"import torch\n{before}"}, unsafe=True)["a.py"]
-        == f"import torch\n{after}"
-    )
+    assert fixed(tmp_path, {"a.py": f"import torch\n{before}"}, unsafe=True)["a.py"] == f"import torch\n{after}"
 
 
 def test_a_finding_without_a_fix_says_that_the_line_would_be_too_long(

@@ -32,9 +32,7 @@ def project(tmp_path: Path) -> Path:
         ("src/keep.tmp.py", False),
     ],
 )
-def test_the_deepest_file_that_speaks_of_a_path_decides(
-    name: str, left_out: bool, project: Path
-) -> None:
+def test_the_deepest_file_that_speaks_of_a_path_decides(name: str, left_out: bool, project: Path) -> None:
     assert GitIgnores(project).leaves_out(project / name, is_directory=False) is left_out
 
 

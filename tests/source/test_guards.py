@@ -105,9 +105,7 @@ OPEN = {
 
 @pytest.mark.parametrize(("text", "line"), OPEN.values(), ids=OPEN)
 def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: int) -> None:
-    assert [hit for hit in scan_text(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == [
-        ("OC201", line)
-    ]
+    assert [hit for hit in scan_text(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == [("OC201", line)]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +134,7 @@ def test_what_is_no_guard_leaves_the_line_open(tmp_path: Path, text: str, line: 
         ("t = torch.float64\nx.to(t)", [("OC210", 2)]),
     ],
 )  # fmt: skip
-def test_names_are_followed_within_the_file(
-    tmp_path: Path, text: str, expected: list[tuple[str, int]]
-) -> None:
+def test_names_are_followed_within_the_file(tmp_path: Path, text: str, expected: list[tuple[str, int]]) -> None:
     assert [hit for hit in scan_text(tmp_path, text) if hit[0] not in ABOUT_GUARDS] == expected
 
 

@@ -17,9 +17,7 @@ from tests.source.reading import TARGET, scan_text
 from tests.source.test_fixing import PROGRAM, SAFE, THREE, UNSAFE
 
 _CHOICE = "'cuda' if torch.cuda.is_available() else 'cpu'"
-_FIXED = (
-    "'cuda' if torch.cuda.is_available() else 'mps' if torch.backends.mps.is_available() else 'cpu'"
-)
+_FIXED = "'cuda' if torch.cuda.is_available() else 'mps' if torch.backends.mps.is_available() else 'cpu'"
 
 #: Lines for CUDA alone, which no choice of a device on another line changes.
 LEFT = {
@@ -27,9 +25,7 @@ LEFT = {
     "a dtype": "dtype = torch.float16 if device == 'cuda' else torch.float32",
     "a branch": "if device == 'cuda':\n    model = torch.compile(model)",
     "a call": "with torch.autocast(device, enabled=device == 'cuda'):\n    f(x)",
-    "a cast that is on for CUDA alone": (
-        "with torch.autocast('cuda', enabled=torch.cuda.is_available()):\n    f(x)"
-    ),
+    "a cast that is on for CUDA alone": ("with torch.autocast('cuda', enabled=torch.cuda.is_available()):\n    f(x)"),
     "a move": "if torch.cuda.is_available():\n    model = model.cuda()",
     "memory": "if torch.cuda.is_available():\n    torch.cuda.empty_cache()",
     "a flag of availability": "use = torch.cuda.is_available()",
@@ -88,8 +84,7 @@ CORPUS = {
     "all": "import torch\n" + "\n".join(_SNIPPETS),
     "in functions": "import torch\n"
     + "\n".join(
-        f"def f{number}(x, m, a, b, p):\n{textwrap.indent(text, '    ')}"
-        for number, text in enumerate(_SNIPPETS)
+        f"def f{number}(x, m, a, b, p):\n{textwrap.indent(text, '    ')}" for number, text in enumerate(_SNIPPETS)
     ),
     "left": "import torch\ndevice = 'cpu'\n" + "\n".join(LEFT.values()),
     "handled": "import torch\n" + "\n".join((*HANDLED.values(), *LEFT.values())),

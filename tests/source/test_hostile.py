@@ -37,11 +37,7 @@ NO_NEWLINE = ("\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"
 
 @pytest.mark.parametrize("character", [*NO_NEWLINE, "\r"])
 def test_an_ignore_silences_its_own_line_alone(tmp_path: Path, character: str) -> None:
-    text = (
-        f"a = '''{character}'''  # {character}\n"
-        "x.cuda()\n"
-        "y.cuda()  # opcheck: ignore[OC201] on the cluster alone\n"
-    )
+    text = f"a = '''{character}'''  # {character}\nx.cuda()\ny.cuda()  # opcheck: ignore[OC201] on the cluster alone\n"
     (tmp_path / "a.py").write_bytes(text.replace("# \r", "#").encode())
     report = scanned(tmp_path)
     # A lone \r ends a line for Python, too: one of them stands in the text.
@@ -90,9 +86,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "statements": lambda n: "x.cuda()\n" * n,
     "statements in one line": lambda n: "x.cuda();" * n,
     "statements under a guard": lambda n: "if a:\n" + "  x.cuda()\n" * n,
-    "guards": lambda n: (
-        "def f():\n" + "  if not torch.cuda.is_available(): return\n  x.cuda()\n" * n
-    ),
+    "guards": lambda n: "def f():\n" + "  if not torch.cuda.is_available(): return\n  x.cuda()\n" * n,
     "guards that hold": lambda n: "def f(a):\n" + "  if a.b: return\n  x.cuda()\n" * n,
     "alternatives": lambda n: f"y = {' or '.join(['x.cuda()'] * n)}\n",
     "branches": lambda n: "if a: pass\n" + "elif a: x.cuda()\n" * min(n, 400),
@@ -109,9 +103,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "imports that are tried": lambda n: "try:\n" + "  import triton\n" * n + "except E: pass\n",
     "variables": lambda n: "os.environ['PYTORCH_MPS_FAST_MATH'] = '1'\n" * n,
     "comments": lambda n: "x.cuda()  # opcheck: ignore[OC201] here\n" * n,
-    "comments of one statement": lambda n: (
-        "f(\n" + "  x.cuda(),  # opcheck: ignore[OC201] here\n" * n + ")\n"
-    ),
+    "comments of one statement": lambda n: "f(\n" + "  x.cuda(),  # opcheck: ignore[OC201] here\n" * n + ")\n",
     "unused comments": lambda n: "a = 1\n" * n + "b = 1  # opcheck: ignore[OC201] here\n" * n,
     "codes of a comment": lambda n: f"a  # opcheck: ignore[{'OC201,' * n}] here\n",
     "complex numbers": lambda n: f"y = torch.f([{'1j, ' * n}])\n",
@@ -180,9 +172,7 @@ DEEP = {
     "a huge number": "torch.ones(2, device=0x" + "f" * 5_000 + ")",
     "a sum with a huge number": "x.to(0x" + "f" * 5_000 + " + 1)",
     "a variable set to a huge number": "os.environ['PYTORCH_MPS_FAST_MATH'] = 0x" + "f" * 5_000,
-    "a variable set to such a text": "os.environ['PYTORCH_MPS_FAST_MATH'] = '0x"
-    + "f" * 5_000
-    + "'",
+    "a variable set to such a text": "os.environ['PYTORCH_MPS_FAST_MATH'] = '0x" + "f" * 5_000 + "'",
     "a long device": "x.to('cuda:" + "1" * 1_000_000 + "')",
 }
 
@@ -291,9 +281,7 @@ def test_a_path_that_cannot_be_is_a_wrong_usage(tmp_path: Path, name: str) -> No
         scanned(tmp_path / name)
 
 
-def test_a_folder_that_cannot_be_listed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "a.py").write_text("x.cuda()\n", encoding="utf-8")
     listing = os.scandir
@@ -329,9 +317,7 @@ def test_folders_that_nest_deeper_than_the_stack_of_python_are_named(tmp_path: P
     assert problem.message == "more than 100 folders deep"
 
 
-def test_a_failure_of_a_rule_is_that_file_s_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_of_a_rule_is_that_file_s_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(content: bytes, shown: str) -> object:
         if shown.endswith("a.py"):
             raise KeyError(shown)

@@ -208,21 +208,16 @@ def _moves_float64(snippet: str, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
-def test_what_the_scan_names_raises_on_a_mac(
-    snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_scan_names_raises_on_a_mac(snippet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = report(tmp_path, a=_program(snippet, "mps")).findings
-    assert [each.rule for each in findings if each.severity == "error"] == [
-        "OC210"
-    ] * _moves_float64(snippet, monkeypatch)
+    assert [each.rule for each in findings if each.severity == "error"] == ["OC210"] * _moves_float64(
+        snippet, monkeypatch
+    )
 
 
-def test_four_of_five_lines_that_raise_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_four_of_five_lines_that_raise_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     named, unseen = (
-        [snippet for snippet in snippets if _is_wide(snippet, monkeypatch)]
-        for snippets in (SNIPPETS, UNSEEN)
+        [snippet for snippet in snippets if _is_wide(snippet, monkeypatch)] for snippets in (SNIPPETS, UNSEEN)
     )
     assert unseen == UNSEEN
     assert not any(report(tmp_path, a=_program(snippet, "mps")).findings for snippet in UNSEEN)

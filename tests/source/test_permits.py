@@ -42,9 +42,7 @@ def test_autocast_of_mps_is_written_only_for_releases_that_have_it(tmp_path: Pat
         ("pyproject.toml", '[project]\nname = "a"\ndependencies = ["torch<2.5"]\n', False, False),
     ],
 )
-def test_the_pins_of_the_project_count(
-    tmp_path: Path, name: str, text: str, safe: bool, unsafe: bool
-) -> None:
+def test_the_pins_of_the_project_count(tmp_path: Path, name: str, text: str, safe: bool, unsafe: bool) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     folder = tmp_path / "src"
     folder.mkdir()
@@ -93,9 +91,7 @@ FLOAT64 = {
     "a literal device": "x = torch.zeros(2, device='cuda', dtype=torch.float64)",
     "by a name": "d = 'cuda'\nx = torch.zeros(2, dtype=torch.double, device=d)",
     "by a device": "d = torch.device('cuda')\nx = torch.zeros(2, dtype=torch.float64, device=d)",
-    "a choice": (
-        "d = 'cuda' if torch.cuda.is_available() else 'cpu'\nx = torch.ones(2).to(d, torch.float64)"
-    ),
+    "a choice": ("d = 'cuda' if torch.cuda.is_available() else 'cpu'\nx = torch.ones(2).to(d, torch.float64)"),
     "a chain": "x = torch.ones(2).double().cuda()",
     "a chain to a text": "x = torch.ones(2, dtype=torch.complex128).to('cuda')",
     "branches": (

@@ -62,9 +62,7 @@ USES = {
 def test_a_name_of_another_file_is_followed(
     tmp_path: Path, config: str, main: str, expected: tuple[str, str, int]
 ) -> None:
-    assert expected in findings(
-        tmp_path, {"config.py": f"import torch\n{config}\n", "main.py": main}
-    )
+    assert expected in findings(tmp_path, {"config.py": f"import torch\n{config}\n", "main.py": main})
 
 
 GIVEN = {
@@ -124,9 +122,7 @@ INTENDED = {
     "called from there": (
         "def _f(x):\n    x.cuda()\nif kind == 'blade':\n    assert torch.cuda.is_available() or x\n    _f(x)"
     ),
-    "a stream for another library": (
-        "def f(x, stream):\n    x.cuda()\n    engine.run(stream.cuda_stream)"
-    ),
+    "a stream for another library": ("def f(x, stream):\n    x.cuda()\n    engine.run(stream.cuda_stream)"),
     "a worker": "def main_worker(rank):\n    x.cuda(rank)",
 }
 
@@ -160,9 +156,7 @@ def test_a_device_that_is_replaced_without_cuda_is_no_error(tmp_path: Path) -> N
 def test_code_for_cuda_by_intent_is_a_warning(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.py").write_text(f"import torch\n{text}\n", encoding="utf-8")
     assert [finding.severity for finding in scan([str(tmp_path)], TARGET).findings] == ["warning"]
-    (tmp_path / "a.py").write_text(
-        f"import torch\n{text.replace('ddp', 'fast')}\n", encoding="utf-8"
-    )
+    (tmp_path / "a.py").write_text(f"import torch\n{text.replace('ddp', 'fast')}\n", encoding="utf-8")
     severities = {finding.severity for finding in scan([str(tmp_path)], TARGET).findings}
     assert severities == ({"error"} if "ddp" in text else {"warning"})
 
@@ -175,9 +169,7 @@ def test_a_value_that_comes_through_hundreds_of_files_is_unknown(tmp_path: Path)
     assert (report.problems, report.read["python"]) == ((), 300)
 
 
-def test_a_file_is_followed_once_for_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_followed_once_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # More files than the engine keeps, and each layer imports all of the next: 80**3 ways.
     for layer in range(4):
         for number in range(80):

@@ -166,9 +166,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("rule", "named", "silent"), LINES)
-def test_a_rule_names_one_line_and_not_the_other(
-    tmp_path: Path, rule: str, named: str, silent: str
-) -> None:
+def test_a_rule_names_one_line_and_not_the_other(tmp_path: Path, rule: str, named: str, silent: str) -> None:
     assert rule in [code for code, _ in scan_text(tmp_path, named)]
     assert rule not in [code for code, _ in scan_text(tmp_path, silent)]
 
@@ -189,9 +187,7 @@ def test_a_rule_names_one_line_and_not_the_other(
         ("torch.cuda.device(0)", "2.9", ""),
     ],
 )
-def test_what_a_mac_prints_is_that_of_the_release(
-    tmp_path: Path, line: str, release: str, printed: str
-) -> None:
+def test_what_a_mac_prints_is_that_of_the_release(tmp_path: Path, line: str, release: str, printed: str) -> None:
     target = Target(torch=Version.parse(release), macos=Version(15))
     (finding,) = report(tmp_path, target=target, program=f"import torch\n{line}\n").findings
     assert finding.prints == printed
@@ -206,17 +202,9 @@ def test_what_a_mac_prints_is_that_of_the_release(
         ("out = model(torch.ones(2).to(d))", "note"),
     ],
 )
-def test_a_wrapper_is_a_warning_where_nothing_else_is_moved(
-    tmp_path: Path, use: str, severity: str
-) -> None:
-    program = (
-        f"from torch import nn\nimport torch\nm = m.to(d)\nmodel = nn.DataParallel(m)\n{use}\n"
-    )
-    severities = {
-        finding.severity
-        for finding in report(tmp_path, program=program).findings
-        if finding.rule == "OC228"
-    }
+def test_a_wrapper_is_a_warning_where_nothing_else_is_moved(tmp_path: Path, use: str, severity: str) -> None:
+    program = f"from torch import nn\nimport torch\nm = m.to(d)\nmodel = nn.DataParallel(m)\n{use}\n"
+    severities = {finding.severity for finding in report(tmp_path, program=program).findings if finding.rule == "OC228"}
     assert severities == {severity}
 
 
@@ -254,9 +242,7 @@ def test_each_rule_has_lines() -> None:
 
 def test_each_code_is_declared_once_and_in_order() -> None:
     files = Path(opcheck.source.rules.__file__).parent.glob("*.py")
-    declared = re.findall(
-        r'ule\(\s*(?:id=)?"(OC\d+)"', "".join(file.read_text("utf-8") for file in files)
-    )
+    declared = re.findall(r'ule\(\s*(?:id=)?"(OC\d+)"', "".join(file.read_text("utf-8") for file in files))
     assert sorted(declared) == [rule.id for rule in RULES] == list(BY_ID)
 
 
@@ -271,15 +257,9 @@ def test_every_rule_has_a_page_with_its_parts(rule: ScanRule) -> None:
     assert rule.severity in SEVERITIES
 
 
-def test_the_names_of_a_rule_leave_out_no_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    aliases = (
-        "from torch.cuda import synchronize as s, is_bf16_supported as b\ns()\nif b(): x.half()\n"
-    )
-    program = "\n".join(
-        [aliases, *(line for _, named, silent in LINES for line in (named, silent))]
-    )
+def test_the_names_of_a_rule_leave_out_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aliases = "from torch.cuda import synchronize as s, is_bf16_supported as b\ns()\nif b(): x.half()\n"
+    program = "\n".join([aliases, *(line for _, named, silent in LINES for line in (named, silent))])
     narrowed = scan_text(tmp_path, program, target=OLD)
     monkeypatch.setattr(engine, "RULES", [dataclasses.replace(rule, names={}) for rule in RULES])
     assert scan_text(tmp_path, program, target=OLD) == narrowed

@@ -35,9 +35,7 @@ def _without_looking(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> ScanR
         return engine.scan(paths, TARGET)
 
 
-def test_the_report_is_that_of_a_scan_that_parses_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_that_of_a_scan_that_parses_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [text for _, *pair in LINES for text in pair]
     texts = [SILENT, "x = (\n", *HIDDEN, *(f"import os\nimport torch\n{line}\n" for line in lines)]
     paths = _write(tmp_path, texts)
@@ -79,9 +77,7 @@ def test_a_device_of_another_file_is_seen_in_a_file_without_a_word(
     assert [place.file.rpartition("/")[2] for place in places if place][-1] == "b.py"
 
 
-def test_processes_share_the_files_and_the_report_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_share_the_files_and_the_report_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"import torch\nx{number} = y.cuda()\n" for number in range(70)]
     paths = _write(tmp_path, [*texts, "x = (\n"])
     whole = engine.scan(paths, TARGET)
@@ -124,8 +120,7 @@ def test_files_that_many_others_call_are_not_parsed_again_and_again(
     imports = "".join(f"from m{number} import f{number}\n" for number in range(count))
     calls = "".join(f"f{number}(x)\n" for number in range(count))
     texts = [
-        f'import torch\n{imports}def f{number}(x, device="cuda"):\n    return x\n{calls}'
-        for number in range(count)
+        f'import torch\n{imports}def f{number}(x, device="cuda"):\n    return x\n{calls}' for number in range(count)
     ]
     paths = _write(tmp_path, texts)
     parsed: list[str] = []

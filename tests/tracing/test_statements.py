@@ -60,9 +60,7 @@ BEFORE = named(program((), FORMATTED[0]))
     formatted=st.sampled_from(FORMATTED),
     name=st.sampled_from(("x", "hidden", "matrix_1")),
 )
-def test_it_survives_lines_names_and_formatting(
-    before: list[str], formatted: str, name: str
-) -> None:
+def test_it_survives_lines_names_and_formatting(before: list[str], formatted: str, name: str) -> None:
     assert named(program(before, formatted, name)) == BEFORE
 
 
@@ -89,10 +87,7 @@ def test_another_function_or_operator_is_another() -> None:
 
 
 def test_of_a_block_only_the_head_counts() -> None:
-    heads = {
-        named(f"def f(x):\n    while torch.any(\n        x\n    ):\n        x = {body}\n")
-        for body in ("1", "2")
-    }
+    heads = {named(f"def f(x):\n    while torch.any(\n        x\n    ):\n        x = {body}\n") for body in ("1", "2")}
     assert len(heads) == 1
 
 

@@ -236,9 +236,7 @@ def test_the_constructors_that_take_a_device_are_listed() -> None:
         torch.set_default_device(None)
 
 
-@pytest.mark.parametrize(
-    "asked", [backend.MPS_IS_AVAILABLE, backend.MPS_IS_ON_MACOS, backend.HAS_MPS], ids=str
-)
+@pytest.mark.parametrize("asked", [backend.MPS_IS_AVAILABLE, backend.MPS_IS_ON_MACOS, backend.HAS_MPS], ids=str)
 def test_python_asks_c_for_mps_by_these_names(asked: AttributePlace) -> None:
     asked.value()
 
@@ -342,15 +340,10 @@ def test_other_reads_of_modules_and_tensors() -> None:
     linear = torch.nn.Linear(1, 1)
     assert modules.strip_compiled(torch.compile(linear, backend="eager")) is linear
     assert modules.strip_compiled(linear) is linear
-    assert (
-        modules.apply_to_tensors(linear, lambda tensor: tensor.double()).weight.dtype
-        == torch.float64
-    )
+    assert modules.apply_to_tensors(linear, lambda tensor: tensor.double()).weight.dtype == torch.float64
     assert modules.lines_of(torch.fx.symbolic_trace(linear)) is not None
     x = torch.ones(4)
-    assert tensors.storage_address(x.untyped_storage()) == tensors.storage_address(
-        x[1:].untyped_storage()
-    )
+    assert tensors.storage_address(x.untyped_storage()) == tensors.storage_address(x[1:].untyped_storage())
     assert tensors.is_view(x[1:])
     assert tensors.negative_view(x).is_neg()
     sparse = x.to_sparse()
@@ -492,9 +485,7 @@ def documented_names(path: Path) -> Iterator[tuple[str, str]]:
                             yield name, ""
 
 
-@pytest.mark.parametrize(
-    "path", sorted({*HERE.glob("*.py")} - {HERE / "__init__.py"}), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", sorted({*HERE.glob("*.py")} - {HERE / "__init__.py"}), ids=lambda path: path.stem)
 def test_each_name_has_a_docstring_that_tells_what_its_lack_costs(path: Path) -> None:
     names = [(name, text) for name, text in documented_names(path) if not name.startswith("_")]
     assert names or path.stem == "trees"

@@ -16,9 +16,7 @@ from opcheck.weights.stored import TYPES
 _BLOCKS = {name: (number, block, size) for number, (name, block, size) in TYPES["ggml"].items()}
 
 
-def safetensors(
-    tensors: dict[str, tuple[str, list[int]]], metadata: dict[str, str] | None = None
-) -> bytes:
+def safetensors(tensors: dict[str, tuple[str, list[int]]], metadata: dict[str, str] | None = None) -> bytes:
     """A file with these tensors (dtype, shape)."""
     header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     at = 0
@@ -116,10 +114,7 @@ def onnx(tensors: dict[str, tuple[int, list[int]]]) -> bytes:
     graph = b"".join(
         field(
             5,
-            b"".join(field(1, size) for size in shape)
-            + field(2, kind)
-            + field(8, name.encode())
-            + field(9, bytes(8)),
+            b"".join(field(1, size) for size in shape) + field(2, kind) + field(8, name.encode()) + field(9, bytes(8)),
         )
         for name, (kind, shape) in tensors.items()
     )

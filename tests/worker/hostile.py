@@ -46,9 +46,7 @@ PROGRAMS = {
         "deep JSON": "write(b'[' * 50000 + b'\\n')",
         "half a line": "write(b'x')",
         "a line without an end": "\nwhile True: write(b'x' * 65536)",
-        "a line of many threads": (
-            "[threading.Thread(target=write, args=(b'x\\n',)).start() for _ in range(9)]"
-        ),
+        "a line of many threads": ("[threading.Thread(target=write, args=(b'x\\n',)).start() for _ in range(9)]"),
         "a copy of the pipe": "[os.dup(n) for n in range(3, 9) if there(n)]; write(b'x\\n')",
         "a fork's line": "\nif os.fork() == 0:\n    write(b'x\\n'); os._exit(0)\ntime.sleep(600)",
         "a stage before its time": "say('x', seconds=-1.0)",
@@ -63,9 +61,7 @@ PROGRAMS = {
         "a real-time signal": "os.kill(os.getpid(), signal.SIGRTMAX)",
         "exec": "os.execv('/bin/true', ['true'])",
         "a closed pipe": "os.closerange(3, 64)",
-        "a null device for a pipe": (
-            "n = os.open(os.devnull, 1)\nfor m in range(3, 9):\n    if m != n: os.dup2(n, m)"
-        ),
+        "a null device for a pipe": ("n = os.open(os.devnull, 1)\nfor m in range(3, 9):\n    if m != n: os.dup2(n, m)"),
         "another process id": "os.getpid = lambda: 1",
         "a killed group": "os.killpg(0, signal.SIGKILL)",
         "the parent of a fork": (
@@ -98,9 +94,7 @@ PROGRAMS = {
         "much output": "os.write(1, b'x' * 1000000); os.write(2, b'y' * 1000000)",
         "closed outputs": "os.close(1); os.close(2); sys.stdout.close(); sys.stderr.close()",
         "no variables": "os.environ.clear()",
-        "threads that outlive": (
-            "[threading.Thread(target=time.sleep, args=(600,)).start() for _ in range(9)]"
-        ),
+        "threads that outlive": ("[threading.Thread(target=time.sleep, args=(600,)).start() for _ in range(9)]"),
         "a fork that returns, too": "os.fork()",
         "a session of its own": "\nwith contextlib.suppress(OSError): os.setsid()",
         "a daemon": "leave()",

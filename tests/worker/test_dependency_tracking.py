@@ -61,9 +61,7 @@ def test_a_compiled_module_is_its_source(folder: Path) -> None:
 
 
 def test_a_fork_of_it_is_noted_as_well(folder: Path) -> None:
-    result = notes(
-        "import os\nif not os.fork():\n    open('data/a.txt').close()\n    os._exit(0)\nos.wait()"
-    )
+    result = notes("import os\nif not os.fork():\n    open('data/a.txt').close()\n    os._exit(0)\nos.wait()")
     assert files(result) == {"a.txt"}
 
 
@@ -154,9 +152,7 @@ def test_safetensors_opens_files_without_python_and_is_noted(folder: Path) -> No
         *('["environment", null, null]', '["file", "a", 1, 2, 3]', "[" * 50_000),
     ],
 )
-def test_notes_that_a_program_wrote_to_make_a_result_that_is_not_kept(
-    tmp_path: Path, line: str
-) -> None:
+def test_notes_that_a_program_wrote_to_make_a_result_that_is_not_kept(tmp_path: Path, line: str) -> None:
     notes = tmp_path / "notes"
     notes.write_text(f'["start"]\n{line}\n')
     assert collect(notes, ()).unknowable
@@ -166,8 +162,7 @@ def test_notes_that_a_program_wrote_to_make_a_result_that_is_not_kept(
 _LOSES = {
     "closed": "os.closerange(3, 60)",
     "another file's number": "os.closerange(3, 60)\nkept = [open(f'mine{i}', 'w') for i in range(9)]",
-    "a full disk": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, "
-    "(os.path.getsize('notes.jsonl'), -1))",
+    "a full disk": "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize('notes.jsonl'), -1))",
 }
 
 

@@ -58,9 +58,7 @@ def test_an_environment_is_made_once(cache: Path, monkeypatch: pytest.MonkeyPatc
     assert len(installer.commands) == before
 
 
-def test_without_a_network_it_says_what_to_install(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_network_it_says_what_to_install(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", Installer(fails="install"))
     with pytest.raises(CaptureError) as raised:
         environments.interpreter(WANTED)
@@ -70,9 +68,7 @@ def test_without_a_network_it_says_what_to_install(
     assert not (cache / "environments" / WANTED.name).exists()
 
 
-def test_a_process_that_makes_an_environment_is_waited_for(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_makes_an_environment_is_waited_for(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = cache / WANTED.name
     seen: list[float] = []
 

@@ -152,8 +152,7 @@ def test_one_process_has_the_lock(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     file.touch()
     tries = (
-        "import os, sys; from opcheck.worker import platform\n"
-        f"print(platform.lock(os.open({str(file)!r}, os.O_RDWR)))"
+        f"import os, sys; from opcheck.worker import platform\nprint(platform.lock(os.open({str(file)!r}, os.O_RDWR)))"
     )
     descriptor = os.open(file, os.O_RDWR)
     assert platform.lock(descriptor)

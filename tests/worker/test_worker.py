@@ -30,8 +30,7 @@ def test_requests_are_answered_one_after_the_other_by_one_process(
 ) -> None:
     stages: list[str] = []
     replies = [
-        asked.ask(Question(do="nothing", number=number), PATIENCE, progress=stages.append)
-        for number in range(3)
+        asked.ask(Question(do="nothing", number=number), PATIENCE, progress=stages.append) for number in range(3)
     ]
     assert [reply.number for reply in replies] == [0, 1, 2]
     assert len({reply.process for reply in replies}) == 1

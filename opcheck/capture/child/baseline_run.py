@@ -61,7 +61,5 @@ def _ready(request: CaptureRequest, loaded: Loaded, inputs: Inputs) -> tuple[Any
     if sum(weight.numel() for weight in model.parameters()) <= REAL:
         built = load(request.model, request.config, real=True, repository=request.repository)
         return built.model, inputs.args, inputs.kwargs
-    args, kwargs = tree_map_only(
-        torch.Tensor, lambda tensor: tensor.to("meta"), (inputs.args, inputs.kwargs)
-    )
+    args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), (inputs.args, inputs.kwargs))
     return model.to("meta"), args, kwargs

@@ -163,9 +163,7 @@ class OnMps(TorchFunctionMode):
             return _PLACES[func]
         if kwargs.get("device") is None and _is_mps(default_device()) and func in constructors():
             kwargs = {**kwargs, "device": MPS}
-        named = [
-            device for device in map(_named_device, (*args[1:], kwargs.get("device"))) if device
-        ]
+        named = [device for device in map(_named_device, (*args[1:], kwargs.get("device"))) if device]
         asked = MPS in named
         if asked:
             here = args[0].device if func is torch.Tensor.to else torch.device("cpu")
@@ -379,6 +377,4 @@ def _list_wrapped() -> tuple[Callable[..., Any], ...]:
         return ()
     position = code.co_freevars.index("fn")
     inner = (each for each in gc.get_referrers(code) if isinstance(each, FunctionType))
-    return tuple(
-        each.__closure__[position].cell_contents for each in inner if each.__closure__ is not None
-    )
+    return tuple(each.__closure__[position].cell_contents for each in inner if each.__closure__ is not None)

@@ -138,11 +138,7 @@ def _usual(loaded: Loaded) -> list[ModelCall]:
     method = next((method for end, method in _AFTER.items() if name.endswith(end)), "")
     if method and hasattr(loaded.processor, method):
         name_after = f"{method} of the processor"
-        result.append(
-            ModelCall(
-                name=name_after, run=_make_post_process(loaded.processor, method), follows=True
-            )
-        )
+        result.append(ModelCall(name=name_after, run=_make_post_process(loaded.processor, method), follows=True))
     can_generate = getattr(model, "can_generate", None)
     if can_generate is not None and can_generate():
         of_text = getattr(model, "main_input_name", "") == "input_ids"
@@ -213,9 +209,7 @@ def _make_post_process(processor: Any, method: str) -> Callable[..., Any]:
         parameters = inspect.signature(post_process).parameters
         pixels = arguments[1].get("pixel_values")
         sizes = [tuple(pixels.shape[-2:])] if pixels is not None else None
-        return post_process(
-            before, **({"target_sizes": sizes} if "target_sizes" in parameters else {})
-        )
+        return post_process(before, **({"target_sizes": sizes} if "target_sizes" in parameters else {}))
 
     return run
 
@@ -243,9 +237,7 @@ def _each_component(pipeline: PipelineModel) -> Iterator[ModelCall]:
             name=f"{name}.decode{BY_ITSELF}" if decodes else f"{name}{BY_ITSELF}",
             run=_component_method(name, "decode" if decodes else FORWARD),
             component=name,
-            inputs=partial(_own_latents, pipeline, component)
-            if decodes
-            else partial(_derive_inputs, component),
+            inputs=partial(_own_latents, pipeline, component) if decodes else partial(_derive_inputs, component),
             proof=getattr(component, "decoder", component) if decodes else component,
         )
 

@@ -111,17 +111,9 @@ def missing_package(error: ImportError) -> str:
     if not isinstance(error, ModuleNotFoundError) and _SAYS_MISSING.search(text):
         # What transformers and diffusers say before they import it.
         names += [name for module, name in by_import.items() if re.search(rf"\b{module}\b", text)]
-        names += [
-            name
-            for name, package in by_name.items()
-            if any(alias in text for alias in package.named)
-        ]
+        names += [name for name, package in by_name.items() if any(alias in text for alias in package.named)]
     return next(
-        (
-            name
-            for name in names
-            if not (by_name[name].since or by_name[name].sources or by_name[name].fails)
-        ),
+        (name for name in names if not (by_name[name].since or by_name[name].sources or by_name[name].fails)),
         "",
     )
 
@@ -130,9 +122,7 @@ def name_of_a_later_release(error: BaseException) -> str:
     """Return the name or argument that the target's torch lacks and the installed torch has; empty: neither."""
     if isinstance(error, TypeError) and hasattr(error, "lacking"):
         return str(error.lacking)
-    absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(
-        error_text(error)
-    )
+    absent = isinstance(error, (AttributeError, ImportError)) and _ABSENT_NAME.search(error_text(error))
     if not absent:
         return ""
     module, name = absent["module"] or absent["package"], absent["name"] or absent["imported"]
@@ -226,9 +216,7 @@ def is_refused_by_torch(error: BaseException) -> bool:
     file = frame.f_code.co_filename
     if not file.startswith((_SIMULATION, _TORCH)):
         return False
-    if file.startswith(_TORCH + "mps/") or (
-        file.startswith(_SIMULATION) and _is_deliberate(frames[-1])
-    ):
+    if file.startswith(_TORCH + "mps/") or (file.startswith(_SIMULATION) and _is_deliberate(frames[-1])):
         return True
     return device_mode.any_on_mps([*frame.f_locals.values()], frame.f_locals.get("kwargs") or {})
 
@@ -251,9 +239,7 @@ def refused_call(
     )
 
 
-def find_refusal(
-    target: Target, raised: str, statements: Iterable[Statement] | None = None
-) -> tuple[str, str] | None:
+def find_refusal(target: Target, raised: str, statements: Iterable[Statement] | None = None) -> tuple[str, str] | None:
     """Return the statement that a Mac raises this text, and the text without its type; None where none has it.
 
     Args:
@@ -394,10 +380,7 @@ _MESSAGES: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 
 #: The exceptions that a Mac raises, by the name of the type that a statement has.
-EXCEPTIONS = {
-    kind.__name__: kind
-    for kind in (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError)
-}
+EXCEPTIONS = {kind.__name__: kind for kind in (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError)}
 
 
 class _CallOfProgram:

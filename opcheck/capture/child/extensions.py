@@ -49,9 +49,7 @@ def prepare_torchvision() -> bool:
             "deform_conv2d": (_keep_all, _deform_backward),
         }
         for name, (keep, backward) in derivatives.items():
-            torch.library.register_autograd(
-                f"torchvision::{name}", backward, setup_context=keep, lib=library
-            )
+            torch.library.register_autograd(f"torchvision::{name}", backward, setup_context=keep, lib=library)
     _skip_loading(extensions)
     return True
 

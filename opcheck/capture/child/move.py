@@ -133,9 +133,7 @@ class Mover:
         """Move the tensors inside of a wrapper, such as the quantized weights of torchao, and wrap them again."""
         names, context = tensor.__tensor_flatten__()
         # The parts are no parameters, whatever wraps them.
-        inner = {
-            each: self._move(getattr(tensor, each), f"{name}.{each}", "buffer") for each in names
-        }
+        inner = {each: self._move(getattr(tensor, each), f"{name}.{each}", "buffer") for each in names}
         moved = type(tensor).__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())
         # Parameter() would detach the parts outside of the simulation (torch/nn/parameter.py).
         moved._mps_outer = True

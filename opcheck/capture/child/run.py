@@ -162,9 +162,7 @@ def run(request: CaptureRequest, say: Say) -> Captured:
     return record(request, target, prepared, say)
 
 
-def trace_of_constructor(
-    request: CaptureRequest, target: Target, error: ModelLoadError
-) -> Trace | None:
+def trace_of_constructor(request: CaptureRequest, target: Target, error: ModelLoadError) -> Trace | None:
     """Return the trace of a model whose import or constructor ends on a Mac, too; None: it ends only here."""
     cause = error.__cause__
     kind = endings.kind_of(cause) if cause is not None else ""
@@ -185,9 +183,7 @@ def trace_of_constructor(
 
 @out_of_reach()
 @spawned_processes()
-def prepare(
-    request: CaptureRequest, target: Target, say: Say, live: Loaded | None = None
-) -> Prepared:
+def prepare(request: CaptureRequest, target: Target, say: Say, live: Loaded | None = None) -> Prepared:
     """Load the model and make its inputs, in a process that seems to be on that Mac.
 
     Args:
@@ -316,9 +312,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     trace = Trace(
         model=request.model,
         calls=(*moves, *op_calls(graph), *refusals),
-        lifetimes=lifetimes(
-            recorder.calls, recorder.tensors.freed, mover.placed, numbers, len(moves)
-        ),
+        lifetimes=lifetimes(recorder.calls, recorder.tensors.freed, mover.placed, numbers, len(moves)),
         watermarks=_with_fraction(ratios, memory.fraction, target),
         births=(*mover.births(numbers), *recorder.tensors.births(numbers), *saved),
         tracer=tracer,
@@ -356,9 +350,7 @@ def leave_uncompiled(problems: list[Problem]) -> Iterator[None]:
         problems: gets one entry where the program uses it.
     """
     compile_nothing = eager_compile(lambda name: add_left_out(problems, name))
-    with replace_attributes(
-        [(torch, "compile", compile_nothing), (torch.jit, "load", _refuse_script)]
-    ):
+    with replace_attributes([(torch, "compile", compile_nothing), (torch.jit, "load", _refuse_script)]):
         yield
 
 
@@ -397,9 +389,7 @@ def called_with(loaded: Loaded, request: CaptureRequest) -> Inputs:
         InputError: the inputs do not parse, or none could be derived.
     """
     train = request.mode == "train"
-    inputs = inputs_for(
-        loaded, request.inputs, dtype=request.dtype, files=request.input_files, train=train
-    )
+    inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files, train=train)
     return with_labels(loaded, inputs) if train else inputs
 
 
@@ -529,9 +519,7 @@ def _inputs_note(note: str, ended: Sequence[Ended]) -> str:
     return "; ".join(filter(None, (note, own)))
 
 
-def _name_call(
-    problem: Problem, kind: str, call: ModelCall, ended: Sequence[Ended], model: torch.nn.Module
-) -> Problem:
+def _name_call(problem: Problem, kind: str, call: ModelCall, ended: Sequence[Ended], model: torch.nn.Module) -> Problem:
     """Name the call that a problem ended, where there are others, which are judged; an empty kind leaves its own."""
     message = problem.message
     if call.component and problem.kind == "model_raised":
@@ -555,9 +543,7 @@ def _judged_alone(ended: Sequence[Ended]) -> Iterator[str]:
             yield f"; judged by themselves, {arguments}: {', '.join(names)}"
 
 
-def _of_pipeline(
-    problem: Problem, kind: str, ended: Sequence[Ended], model: PipelineModel
-) -> Problem:
+def _of_pipeline(problem: Problem, kind: str, ended: Sequence[Ended], model: PipelineModel) -> Problem:
     """Name the stage where a pipeline's call broke off, and what was judged in its place."""
     judged = "".join(_judged_alone(ended))
     own = problem.kind == "model_raised"
@@ -574,9 +560,7 @@ def _of_pipeline(
     )
 
 
-def _call(
-    program: Program, model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder
-) -> Problem | None:
+def _call(program: Program, model: torch.nn.Module, args: Any, kwargs: Any, recorder: Recorder) -> Problem | None:
     seed()
     recorder.sites.modules.raised_in = ""
     try:
@@ -607,15 +591,9 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     who = _RAISERS.get(recorder.sites.phase, "the model")
     if kind == "model_raised":
         kind = "training_raised" if recorder.sites.phase in _RAISERS else kind
-        text = (
-            error.message
-            if isinstance(error, OpcheckError)
-            else f"{who} raised {type(error).__name__}: {text}"
-        )
+        text = error.message if isinstance(error, OpcheckError) else f"{who} raised {type(error).__name__}: {text}"
         if recorder.guesses:
-            text += (
-                " (values were guessed before: the guess, not the program, may be what is wrong)"
-            )
+            text += " (values were guessed before: the guess, not the program, may be what is wrong)"
     elif kind == "memory":
         text = f"{who} wanted more memory of this machine than it may take: {text or 'MemoryError'}"
     return Problem(
@@ -656,9 +634,7 @@ def differences(target: Target) -> Differences:
     return Differences(differences=tuple(texts), differing_libraries=tuple(libraries))
 
 
-def _with_fraction(
-    ratios: Watermarks | None, fraction: float | None, target: Target
-) -> Watermarks | None:
+def _with_fraction(ratios: Watermarks | None, fraction: float | None, target: Target) -> Watermarks | None:
     """Return the ratios after ``torch.mps.set_per_process_memory_fraction``, which sets the high one alone."""
     if fraction is None:
         return ratios

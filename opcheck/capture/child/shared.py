@@ -120,9 +120,7 @@ def _limit(request: CaptureRequest, runs: int) -> float:
     return (runs + 1) * (request.time_limit + SECONDS_AFTER_RUN)
 
 
-def _in_a_fork(
-    request: CaptureRequest, targets: Sequence[Target], order: Sequence[int]
-) -> Captures:
+def _in_a_fork(request: CaptureRequest, targets: Sequence[Target], order: Sequence[int]) -> Captures:
     """Load and run the model in a fork; the targets left are those that the load answered otherwise."""
 
     def work() -> Captures | WorkFailure:
@@ -132,9 +130,7 @@ def _in_a_fork(
         try:
             return _loaded_and_run(request, targets, order, silent)
         except platform.TimeLimitReached:
-            late = CaptureError(
-                f"the model was not loaded after {request.time_limit:g} s", context=request.model
-            )
+            late = CaptureError(f"the model was not loaded after {request.time_limit:g} s", context=request.model)
             return failure_of(late, request.model)
         except Exception as error:  # noqa: BLE001 - user code runs here: its error crosses the pipe
             return failure_of(error, request.model)
@@ -211,9 +207,7 @@ def _loaded_and_run(
     return Captures(shared=tuple(shared), left=left)
 
 
-def shared_by(
-    targets: Sequence[Target], served: Sequence[int], trace: Trace, **facts: Any
-) -> Shared:
+def shared_by(targets: Sequence[Target], served: Sequence[int], trace: Trace, **facts: Any) -> Shared:
     """Return the capture with the differences of each target that it serves."""
     differences = [run.differences(targets[n]) for n in served]
     return Shared(
@@ -282,12 +276,8 @@ def _capture_run(
 def _serve(targets: Sequence[Target], waiting: Sequence[int], captured: run.Captured) -> Shared:
     """Return the capture for the first waiting target, and for all waiting targets that it serves."""
     first, mac = targets[waiting[0]], captured.mac
-    served = [
-        n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, first, targets[n]))
-    ]
-    return shared_by(
-        targets, served, captured.trace, code=captured.code, doubtful=captured.doubtful
-    )
+    served = [n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, first, targets[n]))]
+    return shared_by(targets, served, captured.trace, code=captured.code, doubtful=captured.doubtful)
 
 
 # -- one model with inputs of several sizes --------------------------------------------------------------------
@@ -398,9 +388,7 @@ def _copy(
     values = [model, *(value for part in parts for value in vars(part).values())]
     # What copy.deepcopy() refuses: functions of TorchScript, which no run changes, and buffers of lazy modules.
     uninitialized: Any = UninitializedBuffer
-    memo: dict[int, Any] = {
-        id(each): each for each in values if isinstance(each, torch.jit.ScriptFunction)
-    }
+    memo: dict[int, Any] = {id(each): each for each in values if isinstance(each, torch.jit.ScriptFunction)}
     memo |= {
         id(buffer): uninitialized(device=buffer.device, dtype=buffer.dtype)
         for part in parts

@@ -77,9 +77,7 @@ def _tokens(_model: Any, arguments: Given) -> Given:
 def _pretraining(model: Any, arguments: Given) -> Given:
     result = _tokens(model, arguments)
     batch = len(result.get("labels", ()))
-    return (
-        {**result, "next_sentence_label": torch.zeros(batch, dtype=torch.int64)} if result else {}
-    )
+    return {**result, "next_sentence_label": torch.zeros(batch, dtype=torch.int64)} if result else {}
 
 
 def _one_class(_model: Any, arguments: Given) -> Given:
@@ -314,9 +312,7 @@ def _kinds() -> dict[str, type[torch.optim.Optimizer]]:
 # same way.
 
 
-_NO_AUTOGRAD_KERNEL = re.compile(
-    r"(?P<op>\w+::\w+): an autograd kernel was not registered.*?behavior\."
-)
+_NO_AUTOGRAD_KERNEL = re.compile(r"(?P<op>\w+::\w+): an autograd kernel was not registered.*?behavior\.")
 
 
 @contextlib.contextmanager
@@ -324,9 +320,7 @@ def lost_gradients_noted() -> Iterator[dict[str, str]]:
     """Collect the block's warnings of lost gradients by operator; others are shown as before."""
     messages: dict[str, str] = {}
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "always", message=r"\w+::\w+: an autograd kernel was not registered"
-        )
+        warnings.filterwarnings("always", message=r"\w+::\w+: an autograd kernel was not registered")
         show = warnings.showwarning
 
         def listen(message: Any, *args: Any, **kwargs: Any) -> None:
@@ -351,9 +345,7 @@ def lost_gradient_problems(messages: dict[str, str], recorder: Recorder) -> tupl
             location, module = recorder.place(entry)
             lines.setdefault(
                 (op, location),
-                Problem(
-                    kind="gradient_lost", message=message, op=op, location=location, module=module
-                ),
+                Problem(kind="gradient_lost", message=message, op=op, location=location, module=module),
             )
     return tuple(lines.values())
 

@@ -54,9 +54,7 @@ def report_damage(path: Path, hint: str) -> Iterator[None]:
         yield
     except _ERRORS as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise OpListError(
-            "the wheel is damaged", context=f"{path.name}: {reason}", hint=hint
-        ) from error
+        raise OpListError("the wheel is damaged", context=f"{path.name}: {reason}", hint=hint) from error
 
 
 @contextlib.contextmanager

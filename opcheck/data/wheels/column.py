@@ -146,9 +146,7 @@ def _read_block(
                 code = frozenset(at for at in touched if image.in_text(at))
                 names = frozenset(name for at in code for name in image.names_at(at))
                 is_fallback = symbol.startswith(_MPS_FALLBACK_FILE)
-                entries.append(
-                    Registration(match["namespace"], match["key"], name, names, is_fallback, code)
-                )
+                entries.append(Registration(match["namespace"], match["key"], name, names, is_fallback, code))
                 touched = set()
             case LinkedCall(target):
                 # torch <= 2.0 builds the kernel in CppFunction::makeFromBoxedFunction<&fn>().
@@ -185,9 +183,7 @@ def find_declared(image: Image) -> frozenset[str]:
         for event in run(image.code(address), address)
         if isinstance(event, Address)
     )
-    return frozenset(
-        f"aten::{match[1]}" for text in texts if text and (match := _SCHEMA.match(text))
-    )
+    return frozenset(f"aten::{match[1]}" for text in texts if text and (match := _SCHEMA.match(text)))
 
 
 # -- dispatchStubs: the inner function pointers of composites and kernels that exist for MPS --
@@ -196,9 +192,7 @@ def find_declared(image: Image) -> frozenset[str]:
 #: bytes each; the same in every release from 1.13 to 2.15.
 _MPS_POINTER = 0x18
 #: Every stub has a CPU default: ``DispatchStub<fn, the stub's own type>::DEFAULT``.
-_DEFAULT = re.compile(
-    r"DispatchStubI.*NS0_\d+(?P<name>[A-Za-z_]\w*?)(?:_DECLARE_DISPATCH_type)?EE7DEFAULTE$"
-)
+_DEFAULT = re.compile(r"DispatchStubI.*NS0_\d+(?P<name>[A-Za-z_]\w*?)(?:_DECLARE_DISPATCH_type)?EE7DEFAULTE$")
 _OBJECT = re.compile(r"__ZN2at6native\d+(?P<name>[A-Za-z_]\w*)E")
 
 #: Overloads that call a stub whatever their arguments, read from the C++ of each release
@@ -223,12 +217,7 @@ def stub_table(image: Image) -> dict[str, bool]:
     Raises:
         OpListError: an MPS pointer is stored into something that is not a known stub.
     """
-    stubs = {
-        match["name"]
-        for names in image.symbols.values()
-        for name in names
-        if (match := _DEFAULT.search(name))
-    }
+    stubs = {match["name"] for names in image.symbols.values() for name in names if (match := _DEFAULT.search(name))}
     with_mps = _with_mps(image)
     if not with_mps or not with_mps <= stubs:
         raise OpListError(
@@ -241,10 +230,7 @@ def stub_table(image: Image) -> dict[str, bool]:
 
 def _with_mps(image: Image) -> set[str]:
     return {
-        match["name"]
-        for at in mps_kernels(image)
-        for name in image.names_at(at)
-        if (match := _OBJECT.fullmatch(name))
+        match["name"] for at in mps_kernels(image) for name in image.names_at(at) if (match := _OBJECT.fullmatch(name))
     }
 
 
@@ -271,9 +257,7 @@ def check_unconditional(image: Image) -> None:
         places = {at for at, symbols in image.symbols.items() if _mangle(stub) in symbols}
         # ``mode.values`` is implemented by at::native::mode_out (native_functions.yaml).
         functions = (
-            at
-            for suffix in ("", "_out")
-            for at, _ in image.matching(_mangle(name + suffix).removesuffix("E") + "E")
+            at for suffix in ("", "_out") for at, _ in image.matching(_mangle(name + suffix).removesuffix("E") + "E")
         )
         if not any(_refers(image, at, places) for at in functions):
             raise OpListError(
@@ -284,10 +268,7 @@ def check_unconditional(image: Image) -> None:
 
 
 def _refers(image: Image, address: int, places: set[int]) -> bool:
-    return any(
-        isinstance(event, Address) and event.value in places
-        for event in run(image.code(address), address)
-    )
+    return any(isinstance(event, Address) and event.value in places for event in run(image.code(address), address))
 
 
 def _mangle(name: str) -> str:
@@ -543,11 +524,7 @@ def column(
     CompositeExplicitAutograd, then CompositeImplicitAutograd, then the backend's fallback.  A Python
     registration replaces a kernel of the library.
     """
-    missing = {
-        name: f"missing_stub:{stub}"
-        for name, stub in UNCONDITIONAL.items()
-        if not stubs.get(stub, False)
-    }
+    missing = {name: f"missing_stub:{stub}" for name, stub in UNCONDITIONAL.items() if not stubs.get(stub, False)}
     tables = (
         dict.fromkeys(python, "python_kernel"),
         dict.fromkeys(registrations.always_fallback, "cpu_fallback"),

@@ -115,9 +115,7 @@ def read_extension(path: Path) -> ExtensionFacts:
         commit=about.variables.get("git_version", ""),
         built=about.built,
         libraries=libraries,
-        counts=ExtensionCounts(
-            mps=kinds.count("kernel"), cpu_only=kinds.count("cpu_only"), operators=len(kinds)
-        ),
+        counts=ExtensionCounts(mps=kinds.count("kernel"), cpu_only=kinds.count("cpu_only"), operators=len(kinds)),
     )
     return ExtensionFacts(library=name, release=release, column=column)
 
@@ -164,12 +162,8 @@ def _merge_release(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:
 # -- the registrations of the compiled part of an extension library (torchvision, torchaudio) ------------------
 
 #: torch/library.h: TORCH_LIBRARY_IMPL(ns, key, m), TORCH_LIBRARY(ns, m), TORCH_LIBRARY_FRAGMENT.
-_IMPL_BLOCK = re.compile(
-    r"\dTORCH_LIBRARY_IMPL_init_(?P<namespace>\w+?)_(?P<key>[A-Z][A-Za-z0-9]*)_\d+E?RN5torch"
-)
-_DEF_BLOCK = re.compile(
-    r"\dTORCH_LIBRARY_(?:FRAGMENT_)?init_(?P<namespace>\w+?)(?:_\d+)?E?RN5torch"
-)
+_IMPL_BLOCK = re.compile(r"\dTORCH_LIBRARY_IMPL_init_(?P<namespace>\w+?)_(?P<key>[A-Z][A-Za-z0-9]*)_\d+E?RN5torch")
+_DEF_BLOCK = re.compile(r"\dTORCH_LIBRARY_(?:FRAGMENT_)?init_(?P<namespace>\w+?)(?:_\d+)?E?RN5torch")
 _SCHEMA = re.compile(r"(?:\w+::)?(?P<name>\w+(?:\.\w+)?)\(.*->", re.DOTALL)
 
 _IMPL = "__ZNR5torch7Library5_implE"

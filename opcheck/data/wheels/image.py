@@ -70,8 +70,7 @@ class Image:
             if symbol.value:
                 names.setdefault(symbol.value, []).append(str(symbol.name))
         sections = (
-            Section(str(s.segment_name), str(s.name), s.virtual_address, s.size, s.offset)
-            for s in binary.sections
+            Section(str(s.segment_name), str(s.name), s.virtual_address, s.size, s.offset) for s in binary.sections
         )
         # Sorted: the choice among names at an address must not depend on the symbol table's order.
         symbols = {at: tuple(sorted(n)) for at, n in names.items()}
@@ -239,9 +238,7 @@ def decode(code: bytes) -> list[tuple[int, int, str]]:
     kept = np.nonzero(forms)[0]
     return [
         (index, word, _NAMES[form])
-        for index, word, form in zip(
-            kept.tolist(), words[kept].tolist(), forms[kept].tolist(), strict=True
-        )
+        for index, word, form in zip(kept.tolist(), words[kept].tolist(), forms[kept].tolist(), strict=True)
     ]
 
 

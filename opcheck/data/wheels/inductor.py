@@ -32,9 +32,7 @@ RULES = (
     *("torch/_refs/__init__.py", "torch/_refs/nn/functional/__init__.py"),
     *("torch/_refs/fft.py", "torch/_refs/linalg/__init__.py", "torch/_refs/special/__init__.py"),
 )
-_MEMBERS = re.compile(
-    "|".join([*map(re.escape, (BACKEND, WRAPPER, *RULES)), rf"{HEADERS}/c10/metal/\w+\.h"])
-)
+_MEMBERS = re.compile("|".join([*map(re.escape, (BACKEND, WRAPPER, *RULES)), rf"{HEADERS}/c10/metal/\w+\.h"]))
 #: The content of a folder; another version of this program may have unpacked less.
 _CONTENT = "3"
 _HINT = "Inductor writes Metal in torch 2.7 and newer"
@@ -59,8 +57,7 @@ def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
     wheel = archive.obtain(release.torch, cache)
     if (
         wheel.name == release.wheel
-        and hashlib.sha256(documents.read(wheel, documents.MOST_LARGE)).hexdigest()
-        != release.sha256
+        and hashlib.sha256(documents.read(wheel, documents.MOST_LARGE)).hexdigest() != release.sha256
     ):
         raise OpListError(
             "the wheel in the cache differs from the released wheel",
@@ -72,9 +69,7 @@ def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
         with open_archive(wheel, _HINT) as members:
             _extract(members, Path(scratch))
         if not (Path(scratch) / BACKEND).is_file():
-            raise OpListError(
-                "the release's Inductor writes no Metal", context=wheel.name, hint=_HINT
-            )
+            raise OpListError("the release's Inductor writes no Metal", context=wheel.name, hint=_HINT)
         # Another process may have been faster.
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(scratch, folder)

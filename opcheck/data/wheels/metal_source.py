@@ -12,9 +12,7 @@ from opcheck.data.wheels.metallib import Function
 
 _KERNEL = b"kernel void"
 _NO_CODE = re.compile(r"\\\n|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_DEFINE = re.compile(
-    r"^[ \t]*#define[ \t]+(\w+)\(([^)\n]*)\)([^\n]*)$|^[ \t]*#[^\n]*$", re.MULTILINE
-)
+_DEFINE = re.compile(r"^[ \t]*#define[ \t]+(\w+)\(([^)\n]*)\)([^\n]*)$|^[ \t]*#[^\n]*$", re.MULTILINE)
 _USE = re.compile(r"\b(\w+)\(([^()]*)\)")
 _HOST_NAME = re.compile(r'host_name\(((?:\s*"[^"\n]*")+)\s*\)')
 _PLAIN = re.compile(r"(?<![>\]\s])\s*\bkernel void (\w+)\s*\(")
@@ -52,9 +50,7 @@ def _names(code: str) -> set[str]:
         parameters, body = macros[use[1]]
         written += len(body) + len(use[0])
         if written > _MOST:
-            raise OpListError(
-                "a Metal source text whose macros do not end", context="libtorch_cpu.dylib"
-            )
+            raise OpListError("a Metal source text whose macros do not end", context="libtorch_cpu.dylib")
         values = [value.strip() for value in use[2].split(",")]
         for word, value in zip(parameters.split(","), values, strict=False):
             pattern = re.escape(word.strip())

@@ -49,13 +49,9 @@ def sections(dylib: bytes) -> dict[str, bytes]:
                         contents[name] = dylib[offset : offset + length]
             at += size
     except (struct.error, ValueError) as error:
-        raise OpListError(
-            "a dylib whose sections cannot be read", context=str(error), hint=_HINT
-        ) from error
+        raise OpListError("a dylib whose sections cannot be read", context=str(error), hint=_HINT) from error
     if magic != _MACH_MAGIC:
-        raise OpListError(
-            "a dylib whose sections cannot be read", context="no 64-bit Mach-O file", hint=_HINT
-        )
+        raise OpListError("a dylib whose sections cannot be read", context="no 64-bit Mach-O file", hint=_HINT)
     return contents
 
 

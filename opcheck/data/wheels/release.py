@@ -177,9 +177,7 @@ def merge_release(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
         operators = with_column(old, lines, release.line, facts.columns[key])
         # The stubs are C++ objects of at::native; everything else is an operator of aten.
         namespace, name = ("at::native", "MPS") if key == "stubs" else ("aten", key)
-        texts[file] = dump(
-            History(schema=SCHEMA, namespace=namespace, key=name, operators=operators)
-        )
+        texts[file] = dump(History(schema=SCHEMA, namespace=namespace, key=name, operators=operators))
     return texts
 
 

@@ -17,9 +17,7 @@ from opcheck.worker.process import GarbledError
 from opcheck.worker.protocol import WorkFailure, error_of, new_secret, unseal
 from opcheck.worker.worker import run_program
 
-_ANSWER: msgspec.json.Decoder[RunOutcome | WorkFailure] = msgspec.json.Decoder(
-    RunOutcome | WorkFailure
-)
+_ANSWER: msgspec.json.Decoder[RunOutcome | WorkFailure] = msgspec.json.Decoder(RunOutcome | WorkFailure)
 #: bytes that an outcome may have on a disk that the program has filled
 RESERVED = 4 << 20
 
@@ -64,9 +62,7 @@ def run(request: RunRequest) -> RunOutcome:
         ):
             # The program may have put a pipe or another thing in its place.
             content = read(answer).strip() if os.path.lexists(answer) else b""
-            outcome: RunOutcome | WorkFailure | None = (
-                unseal(content, request.secret, _ANSWER) if content else None
-            )
+            outcome: RunOutcome | WorkFailure | None = unseal(content, request.secret, _ANSWER) if content else None
         if outcome is None:
             if ended:
                 raise ended

@@ -27,9 +27,7 @@ _BETWEEN = (
     runpy.__file__,
 )
 #: The warning of MPSFallback.mm, as a filter of Python's warnings takes it.
-FALLBACK_WARNING = (
-    r"The (?:distributed )?operator '.*' is not currently supported on the MPS backend"
-)
+FALLBACK_WARNING = r"The (?:distributed )?operator '.*' is not currently supported on the MPS backend"
 
 _OWN = str(Path(__file__).parents[2]) + os.sep
 

@@ -35,10 +35,7 @@ class TextKind(NamedTuple):
 
 
 #: The kinds of texts (kinds.yaml).
-KINDS = {
-    name: TextKind(**row)
-    for name, row in load_shipped(Path(__file__).with_name("kinds.yaml")).items()
-}
+KINDS = {name: TextKind(**row) for name, row in load_shipped(Path(__file__).with_name("kinds.yaml")).items()}
 
 #: The kinds that end a call, or the process.
 ENDS = frozenset(name for name, kind in KINDS.items() if kind.ends)
@@ -235,9 +232,7 @@ class Quoted(NamedTuple):
         return Span(since=_outer_version(min, starts), until=_outer_version(max, ends))
 
 
-def _outer_version(
-    choose: Callable[..., Version], versions: Sequence[Version | None]
-) -> Version | None:
+def _outer_version(choose: Callable[..., Version], versions: Sequence[Version | None]) -> Version | None:
     """The least or the greatest version; None where a span is open at that end."""
     return None if None in versions else choose(versions)
 
@@ -303,9 +298,7 @@ def _base(op: str) -> str:
 #: No line of a Mac's that matters is longer; the rest is cut off.
 LONGEST = 4000
 
-_ANSI = re.compile(
-    r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[=>()][A-Z0-9]?)"
-)
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[=>()][A-Z0-9]?)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
@@ -337,9 +330,7 @@ _WARNING = re.compile(
 )
 
 #: Files of Python itself; site-packages below them are not Python's.
-_STDLIB = re.compile(
-    r"/(?:lib|Versions)/(?:python)?\d?\.?\d{0,2}.{0,60}?/python3\.\d{1,2}/|/lib/python3\.\d{1,2}/"
-)
+_STDLIB = re.compile(r"/(?:lib|Versions)/(?:python)?\d?\.?\d{0,2}.{0,60}?/python3\.\d{1,2}/|/lib/python3\.\d{1,2}/")
 _TORCH = re.compile(r"(?:^|/)torch/(?!hub/)")
 _LIBRARY = re.compile(r"(?:site|dist)-packages/")
 
@@ -529,9 +520,7 @@ def _match_quoted(text: str, lists: OpLists) -> Match:
     return match, event
 
 
-def _with_place(
-    event: LogEvent, lines: Sequence[str], index: int, traceback: Traceback
-) -> LogEvent:
+def _with_place(event: LogEvent, lines: Sequence[str], index: int, traceback: Traceback) -> LogEvent:
     """The event with the line of the program that a warning names, or the last traceback."""
     place = place_of_warning(lines[index])
     if place is None:

@@ -106,15 +106,13 @@ def _line(
             key=lambda line: abs(line.minor - version.minor + 100 * (line.major - version.major)),
         )
         notes.append(
-            f"what torch {written}, the release of the log, registers: the nearest release with a "
-            f"list is {nearest}"
+            f"what torch {written}, the release of the log, registers: the nearest release with a list is {nearest}"
         )
         return nearest
     possible = [line for line in releases if all(line in event.torch for event in events)]
     assumed = max(possible, default=min(releases))
     why = (
-        "the log does not name it; "
-        f"{assumed} was assumed, the newest that prints all texts of the log (--torch)"
+        f"the log does not name it; {assumed} was assumed, the newest that prints all texts of the log (--torch)"
         if possible
         else f"no known release prints all texts of the log; {assumed} was assumed (--torch)"
     )
@@ -131,10 +129,7 @@ def _macos(written: str, minimum: Version, notes: list[str]) -> Version:
     try:
         return parse_macos(written, Version(0), version)
     except UnknownTargetError:
-        notes.append(
-            f"macOS {written}, the version of the log: the lists do not have it; {newest} was "
-            "assumed"
-        )
+        notes.append(f"macOS {written}, the version of the log: the lists do not have it; {newest} was assumed")
         return newest
 
 
@@ -179,10 +174,7 @@ _ONCE = (
     "process only, unless it calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 "
     "prints each (2.1 and newer)"
 )
-_NOT_PRINTED = (
-    "calls that print nothing: an operator that is missing from the log need not have run on the "
-    "GPU"
-)
+_NOT_PRINTED = "calls that print nothing: an operator that is missing from the log need not have run on the GPU"
 _DETOURS = "what kernels copy to the CPU and back by themselves, as far as they give no warning"
 _NUMBERS = "numerical results and speed"
 
@@ -269,9 +261,7 @@ def report_of(
     """
     groups = [calls.group(str(target.torch)) for calls in observed]
     groups.sort(key=lambda group: (-outcome(group.verdict).severity, group.op))
-    report = assemble(
-        Audited(groups=tuple(groups), trace=trace, target=target, partition=copies, lists=lists)
-    )
+    report = assemble(Audited(groups=tuple(groups), trace=trace, target=target, partition=copies, lists=lists))
     headline = HEADLINES[0] if failed else report.headline
     return msgspec.structs.replace(report, headline=headline, not_checked=tuple(not_checked))
 
@@ -325,9 +315,7 @@ def read(
     )
 
 
-def _fallbacks(
-    events: Sequence[LogEvent], machine: System, lists: OpLists
-) -> Iterator[ObservedCalls]:
+def _fallbacks(events: Sequence[LogEvent], machine: System, lists: OpLists) -> Iterator[ObservedCalls]:
     """Operators that ran on the CPU: warnings name the overload, the profiler has the counts."""
     warned: defaultdict[str, list[LogEvent]] = defaultdict(list)
     profiled: defaultdict[str, list[LogEvent]] = defaultdict(list)
@@ -341,9 +329,7 @@ def _fallbacks(
         yield fallback(op, [], runs, line, lists)
 
 
-def fallback(
-    op: str, warned: Sequence[LogEvent], runs: Sequence[LogEvent], line: str, lists: OpLists
-) -> ObservedCalls:
+def fallback(op: str, warned: Sequence[LogEvent], runs: Sequence[LogEvent], line: str, lists: OpLists) -> ObservedCalls:
     """An operator that ran on the CPU, by its warnings and the profiler's lines."""
     totals = [run for run in runs if run.kind == "fallback_total"]
     each = [run for run in runs if run.kind == "fallback_run"]
@@ -366,9 +352,7 @@ def fallback(
     )
 
 
-def other_calls(
-    events: Sequence[LogEvent], torch: Version, lists: OpLists
-) -> Iterator[ObservedCalls]:
+def other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> Iterator[ObservedCalls]:
     """The calls that raised, ended the process, left for the CPU inside a kernel, or warned."""
     alike: defaultdict[tuple[object, ...], list[LogEvent]] = defaultdict(list)
     for event in events:
@@ -417,12 +401,8 @@ def _other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> 
 
 
 def _places(events: Sequence[LogEvent]) -> tuple[GroupLocation, ...]:
-    counts: Counter[SourceLocation] = Counter(
-        event.location for event in events if event.location is not None
-    )
-    return tuple(
-        GroupLocation.at(location, module="", count=count) for location, count in counts.items()
-    )
+    counts: Counter[SourceLocation] = Counter(event.location for event in events if event.location is not None)
+    return tuple(GroupLocation.at(location, module="", count=count) for location, count in counts.items())
 
 
 def copies(events: Sequence[LogEvent]) -> Partition:

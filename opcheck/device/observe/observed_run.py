@@ -64,9 +64,7 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         asked = Path(directory, "request.json")
         request = msgspec.structs.replace(request, answer=str(answer), secret=new_secret())
         asked.write_bytes(msgspec.json.encode(request))
-        code = (start or _start)(
-            asked, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)])
-        )
+        code = (start or _start)(asked, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)]))
         written = _read_recording(answer, request)
     recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
     environment = {
@@ -128,9 +126,7 @@ def _start(file: Path, environment: Mapping[str, str], keep: Callable[[bytes], N
         waiting = waiting[len(ready) :]
         _print(ready)
 
-    return run_program(
-        "opcheck.device.observe.child.observed_program:main", file, environment, pass_on
-    )
+    return run_program("opcheck.device.observe.child.observed_program:main", file, environment, pass_on)
 
 
 def _print(content: bytes) -> None:

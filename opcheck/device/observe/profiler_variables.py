@@ -54,7 +54,5 @@ def installed_line() -> str:
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError as error:
-        raise UsageError(
-            "torch is not installed here", context="opcheck run", hint="pip install torch"
-        ) from error
+        raise UsageError("torch is not installed here", context="opcheck run", hint="pip install torch") from error
     return ".".join(version.split(".")[:2])

@@ -111,9 +111,7 @@ class CallTimeline:
         names = (*reversed(chain), *self._warned)
         return next((op for op in names if op.partition(".")[0] == base), base)
 
-    def _printed_fallback(
-        self, op: str, by_row: dict[int, list[LogEvent]], total: LogEvent | None
-    ) -> ObservedCalls:
+    def _printed_fallback(self, op: str, by_row: dict[int, list[LogEvent]], total: LogEvent | None) -> ObservedCalls:
         printed = [event for events in by_row.values() for event in events]
         calls = fallback(op, self._warned.get(op, ()), printed, self._line, self._lists)
         counts = {number: len(events) for number, events in by_row.items()}
@@ -152,8 +150,7 @@ class CallTimeline:
         rows = tuple(
             row
             for row in self._rows.values()
-            if str(row.location) in lines
-            and self._lists.resolve(row.op, self._line).status == "composite"
+            if str(row.location) in lines and self._lists.resolve(row.op, self._line).status == "composite"
         )
         return rows if len({row.op for row in rows}) == 1 else ()
 
@@ -220,14 +217,10 @@ class CallTimeline:
                 module = any_layer(row.module)
                 place = GroupLocation.at(row.location, module=module, count=0, phase=row.phase)
                 by_place[place] += count
-        return tuple(
-            msgspec.structs.replace(place, count=count) for place, count in by_place.items()
-        )
+        return tuple(msgspec.structs.replace(place, count=count) for place, count in by_place.items())
 
 
-def _fallback_warnings(
-    end: End | None, events: Sequence[LogEvent], lists: OpLists
-) -> dict[str, tuple[LogEvent, ...]]:
+def _fallback_warnings(end: End | None, events: Sequence[LogEvent], lists: OpLists) -> dict[str, tuple[LogEvent, ...]]:
     """The warnings of CPU fallbacks by operator: the recorder's, or else those of the log.
 
     The recorder's have the program's own lines.
@@ -301,9 +294,7 @@ def report_of_run(
     )
 
 
-def _target(
-    recording: Recording, request: ObserveRequest, lists: OpLists
-) -> tuple[Target, tuple[str, ...]]:
+def _target(recording: Recording, request: ObserveRequest, lists: OpLists) -> tuple[Target, tuple[str, ...]]:
     start = recording.start
     releases = tuple(Version.parse(release.line) for release in lists.releases)
     torch = parse_torch(request.stand_in.partition("/")[0] or start.torch, releases)
@@ -362,17 +353,8 @@ def _not_checked(
     line = str(target.torch)
     yield from effects(environment, line)
     if not timeline.profiled:
-        yield (
-            "copies inside kernels, bytes and times: the profiler came with torch 2.1, and this is "
-            f"{line}"
-        )
+        yield (f"copies inside kernels, bytes and times: the profiler came with torch 2.1, and this is {line}")
     yield "calls of threads that the program starts, and of other processes"
-    yield (
-        "what a graph of torch.compile runs as one kernel: its calls are seen only where they "
-        "reach the dispatcher"
-    )
+    yield ("what a graph of torch.compile runs as one kernel: its calls are seen only where they reach the dispatcher")
     yield ("numerical results, and the speed on the GPU: the observation itself costs time")
-    yield (
-        "that a call is native where its kernel goes to the CPU without a copy that the profiler "
-        "prints"
-    )
+    yield ("that a call is native where its kernel goes to the CPU without a copy that the profiler prints")

@@ -63,9 +63,7 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
         memory, verbose = mac.decisive_memory(), progress.verbose
         with progress.shown() as say:
             if self.plan:
-                return orchestrator.audit_plan(
-                    request, lists, mac=memory, progress=say, show_output=verbose
-                )
+                return orchestrator.audit_plan(request, lists, mac=memory, progress=say, show_output=verbose)
             if not self.vary:
                 return None
             return orchestrator.audit_limits(
@@ -89,13 +87,9 @@ def command(
     mac: MacOptions,
     memory_questions: MemoryQuestions,
     time: Annotated[bool, TIME] = False,
-    cache: Annotated[
-        bool, Option("Reuse reports until the model changes.", negative="--no-cache")
-    ] = True,
+    cache: Annotated[bool, Option("Reuse reports until the model changes.", negative="--no-cache")] = True,
     watch: Annotated[bool, flag("Audit again when the model's files change.")] = False,
-    verify: Annotated[
-        bool, Option("On a Mac: also run the model there, and compare.", action="runs")
-    ] = False,
+    verify: Annotated[bool, Option("On a Mac: also run the model there, and compare.", action="runs")] = False,
     policy: Policy,
     output: ReportOptions,
     progress: ProgressOptions,

@@ -74,9 +74,7 @@ _OUTCOMES = (
 
 def _wrong(wrong: Wrong) -> str:
     place = wrong.place
-    where = (
-        f"{place.location}: {place.location.text}" if place.location else "no line of the model's"
-    )
+    where = f"{place.location}: {place.location.text}" if place.location else "no line of the model's"
     module = f", module {place.module}" if place.module else ""
     error = "" if wrong.error is None else f"; {wrong.error:g} tolerances"
     cpu = "" if wrong.error_cpu is None else f", the CPU in {wrong.dtype}: {wrong.error_cpu:g}"
@@ -114,9 +112,7 @@ def _operators(comparison: DeviceComparison) -> Iterator[Block]:
 
 
 def _operator(operator: ComparedOperator, error: float) -> tuple[str, ...]:
-    wrong, loose, aside = (
-        str(operator.outcomes.get(name, "")) for name in ("wrong", "loose", "not compared")
-    )
+    wrong, loose, aside = (str(operator.outcomes.get(name, "")) for name in ("wrong", "loose", "not compared"))
     return operator.op, str(operator.calls), wrong, loose, f"{error:.3g}", aside
 
 
@@ -133,9 +129,7 @@ def _times(comparison: DeviceComparison) -> Iterator[Block]:
     columns |= {
         "cpu ms": lambda time: "no kernel" if time.cpu is None else f"{1000 * time.cpu:.3f}",
         "lost ms": lambda time: "" if time.cpu is None else f"{1000 * time.excess:.3f}",
-        "times faster": lambda time: (
-            f"{time.cpu / time.device:.2g}" if time.cpu is not None and time.device else ""
-        ),
+        "times faster": lambda time: f"{time.cpu / time.device:.2g}" if time.cpu is not None and time.device else "",
     }
     yield table_of(comparison.times[:_MOST], columns, code=(0,))
     known = [timing for timing in comparison.times if timing.cpu is not None]

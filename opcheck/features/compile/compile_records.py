@@ -381,9 +381,7 @@ def choose(
     return tuple(sorted(usable, key=lambda variant: not variant.metal))
 
 
-def default(
-    runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True
-) -> tuple[Variant, ...]:
+def default(runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True) -> tuple[Variant, ...]:
     """Return the usual variants: the stages in the first dtype, Inductor in every dtype.
 
     Args:
@@ -439,10 +437,7 @@ def variants_of_backends(
         metal: Inductor generates Metal; else code for the device of this machine.
     """
     ahead = AOTINDUCTOR
-    plain = {
-        name: Variant(backend=name, metal=name == ahead or (metal and name == METAL.backend))
-        for name in backends
-    }
+    plain = {name: Variant(backend=name, metal=name == ahead or (metal and name == METAL.backend)) for name in backends}
     return tuple(
         _with_run(plain[name], dtype, training=run == "train")
         for run, dtype, name in itertools.product(runs, dtypes, backends)

@@ -25,8 +25,7 @@ from opcheck.render.document import (
 )
 
 _RECURRENT = (
-    "Dynamo leaves recurrent layers (nn.LSTM, nn.GRU, nn.RNN) alone unless "
-    "torch._dynamo.config.allow_rnn is set"
+    "Dynamo leaves recurrent layers (nn.LSTM, nn.GRU, nn.RNN) alone unless torch._dynamo.config.allow_rnn is set"
 )
 
 
@@ -71,10 +70,7 @@ def _why(report: CompileReport, *, times: bool = False) -> Iterator[Block]:
 def _variants(report: CompileReport, rows: Iterable[VariantRow]) -> Table:
     tried = {dtype for row in report.rows for dtype in row.outcomes}
     dtypes = [*(d for d in DTYPES if d in tried), *sorted(tried - {*DTYPES})]
-    cells = (
-        (row.variant, row.run, str(row.graphs), *(row.outcomes.get(each, "-") for each in dtypes))
-        for row in rows
-    )
+    cells = ((row.variant, row.run, str(row.graphs), *(row.outcomes.get(each, "-") for each in dtypes)) for row in rows)
     return Table(("variant", "run", "graphs", *dtypes), tuple(cells))
 
 

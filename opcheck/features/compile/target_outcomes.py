@@ -186,9 +186,7 @@ def _of_audit(audit: Audit) -> tuple[str, CompileFailure | None]:
     outcome = _EAGER_OUTCOMES[audit.headline]
     group = next((group for group in audit.groups if group.status != "native"), None)
     if group is None or (outcome == _UNKNOWN and audit.problems):
-        why = (
-            audit.problems[0].message if outcome == _UNKNOWN and audit.problems else audit.headline
-        )
+        why = audit.problems[0].message if outcome == _UNKNOWN and audit.problems else audit.headline
         return outcome, CompileFailure(kind="audit", message=f"on mps without torch.compile: {why}")
     message = f"on mps, with or without torch.compile: {group.prints or group.because}"
     place = next((place.location for place in group.locations), None)
@@ -205,9 +203,7 @@ class _Defects(NamedTuple):
     def cause(self, failure: CompileFailure) -> CompileDefect | None:
         """Return the target's defect that explains a failure."""
         text = failure.message
-        explains = (
-            d for d in self.present if text.startswith(f"{d.id}: ") or d.when.explains(text)
-        )
+        explains = (d for d in self.present if text.startswith(f"{d.id}: ") or d.when.explains(text))
         return next(explains, None)
 
     def release_that_mended(self, failure: CompileFailure) -> str:
@@ -239,9 +235,7 @@ def _absent(variant: Variant, target: Target) -> str:
     return ""
 
 
-def _on_target(
-    tried: TriedVariant, target: Target, known: _Defects, lookup: OperatorLookup
-) -> TriedVariant:
+def _on_target(tried: TriedVariant, target: Target, known: _Defects, lookup: OperatorLookup) -> TriedVariant:
     """Return the variant with its outcome on the target's release and in Metal."""
     if not tried.variant.metal:
         return tried
@@ -297,9 +291,7 @@ def _list_affected(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterat
                 yield failure(extern.op, extern)
 
 
-def _refused_externs(
-    graph: SideGraph, target: Target, lookup: OperatorLookup
-) -> Iterator[CompileFailure]:
+def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[CompileFailure]:
     """Yield the operators that compiled code calls eagerly and that the target refuses."""
     # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
     for extern in (each for each in graph.externs if "::" in each.op):
@@ -343,8 +335,7 @@ def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in known.present:
         by_variant = [
-            (attempt, tuple(_list_affected(defect, (*attempt.side, *attempt.side_again))))
-            for attempt in compiled
+            (attempt, tuple(_list_affected(defect, (*attempt.side, *attempt.side_again)))) for attempt in compiled
         ]
         affected = [place for _, places in by_variant for place in places]
         variants = [attempt for attempt, places in by_variant if places]
@@ -431,9 +422,7 @@ def _by_run(tried: Iterable[TriedVariant]) -> dict[tuple[str, str], list[TriedVa
     return groups
 
 
-def _judge_externs(
-    tried: Attempts, target: Target, lookup: OperatorLookup
-) -> tuple[JudgedExtern, ...]:
+def _judge_externs(tried: Attempts, target: Target, lookup: OperatorLookup) -> tuple[JudgedExtern, ...]:
     """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
     judged: dict[JudgedExtern, int] = {}
     for extern in (e for attempt in tried for graph in attempt.side for e in graph.externs):
@@ -452,9 +441,7 @@ def _judge_externs(
     return tuple(sorted(counted, key=lambda e: (e.status == "native", e.op, e.line, e.module)))
 
 
-def _advice(
-    tried: Attempts, externs: Iterable[JudgedExtern], target: Target, known: _Defects
-) -> str:
+def _advice(tried: Attempts, externs: Iterable[JudgedExtern], target: Target, known: _Defects) -> str:
     """Return which backend to use, for each run and dtype, and why not Inductor in the others."""
     metal = _plain(tried)
     if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
@@ -613,9 +600,7 @@ def _why_not(attempts: Attempts, known: _Defects) -> str:
     causes = map(_cause, load_defects())
     message = next((c for c in causes if failure.message.startswith(c)), failure.message)
     until = known.release_that_mended(failure)
-    return message + (
-        f"; torch {until} fixes it: install that release and compile again" if until else ""
-    )
+    return message + (f"; torch {until} fixes it: install that release and compile again" if until else "")
 
 
 def _cause(defect: CompileDefect) -> str:

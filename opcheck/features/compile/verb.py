@@ -51,9 +51,7 @@ class VariantOptions(Record, frozen=True, kw_only=True):
             choices=records.RUNS,
         ),
     ] = ()
-    device: Annotated[
-        str, flag("Where the model runs on this machine.", choices=("cpu", "cuda"))
-    ] = "cpu"
+    device: Annotated[str, flag("Where the model runs on this machine.", choices=("cpu", "cuda"))] = "cpu"
     time_limit: Annotated[float, seconds("Time limit of a variant.", 120.0)] = 120.0
 
     def variants(self, *, run_metal: bool) -> tuple[records.Variant, ...]:
@@ -75,13 +73,9 @@ class VariantOptions(Record, frozen=True, kw_only=True):
 class KernelOptions(Record, frozen=True, kw_only=True):
     """The options for the kernels that Inductor writes."""
 
-    emit_metal: Annotated[
-        str, flag("Write the Metal kernels to this folder.", metavar="FOLDER")
-    ] = ""
+    emit_metal: Annotated[str, flag("Write the Metal kernels to this folder.", metavar="FOLDER")] = ""
     check_metal: Annotated[bool, flag("Check the kernels with Clang (extra: metal).")] = False
-    run_metal: Annotated[bool, flag("Experimental: run the kernels, on this machine's CPU.")] = (
-        False
-    )
+    run_metal: Annotated[bool, flag("Experimental: run the kernels, on this machine's CPU.")] = False
 
     def require_tools(self) -> None:
         """Refuse what this machine cannot do, before the work starts."""
@@ -94,9 +88,7 @@ class KernelOptions(Record, frozen=True, kw_only=True):
 
             metal_runner.compiler()
 
-    def inspect(
-        self, compiled: records.CompiledVariants, headers: Path | None
-    ) -> records.CompiledVariants:
+    def inspect(self, compiled: records.CompiledVariants, headers: Path | None) -> records.CompiledVariants:
         """Write the kernels to files and have them read, where that is requested."""
         if self.check_metal:
             from opcheck.features.compile.check.metal_check import check_kernels
@@ -118,9 +110,7 @@ def command(
     capture: Annotated[CaptureOptions, only("inputs", "config", "exact")],
     choice: VariantOptions,
     kernels: KernelOptions,
-    progress: Annotated[
-        ProgressOptions, but(verbose="Show the program's output and the time of each step.")
-    ],
+    progress: Annotated[ProgressOptions, but(verbose="Show the program's output and the time of each step.")],
     output: OutputOptions,
 ) -> int:
     """Compile each variant, write the outcomes; 1 where none works, 3 where the outcome is not known."""
@@ -166,9 +156,7 @@ def command(
         command=shlex.join(words),
     )
     whole = progress.verbose or compiled.ended or output.chosen(ANSWERS) != "text"
-    output.deliver(
-        answer, functools.partial(page.document, times=progress.verbose, short=not whole)
-    )
+    output.deliver(answer, functools.partial(page.document, times=progress.verbose, short=not whole))
     if compiled.ended:
         streams.note(f"{compiled.ended} ended the run: {compiled.lacking} variants were not tried")
         return ENDED.get(compiled.ended, COULD_NOT_TELL)

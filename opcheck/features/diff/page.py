@@ -47,8 +47,7 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
     texts = [f"{title}: {plural(count, 'overload')}" for title, count in counts.items()]
     yield Lines(("; ".join(texts) or "nothing changed", *(f"Note: {n}." for n in answer.notes)))
     tables = {
-        name: tuple(_rows(list(changes)))
-        for name, changes in groupby(answer.changes, key=lambda change: change.change)
+        name: tuple(_rows(list(changes))) for name, changes in groupby(answer.changes, key=lambda change: change.change)
     }
     routes = groupby(answer.routes, key=lambda change: change.name.partition(".")[0].rstrip("_"))
     moved = tuple(_route_row(list(changes)) for _, changes in routes)
@@ -56,9 +55,7 @@ def document(answer: DiffAnswer, shown: Collection[str] = ("verbose",)) -> Itera
         for name, rows in tables.items():
             yield Heading(_TITLES[name])
             yield Table(("operator", before, after, "why"), rows, code=(0,))
-        yield from section(
-            "Computed in another way", Table(("operator", before, after), moved, code=(0,))
-        )
+        yield from section("Computed in another way", Table(("operator", before, after), moved, code=(0,)))
     elif facts := tuple(_facts(tables, moved)):
         yield Facts(facts)
     yield wording.closing_line(answer.op_lists, () if "verbose" in shown else ("verbose",))
@@ -93,9 +90,7 @@ def _rows(changes: Sequence[OverloadChange]) -> Iterator[tuple[str, ...]]:
         by_name = {change.name: change for change in group}
         main = by_name[usual(by_name)]
         others = f" and {plural(len(group) - 1, 'more overload')}" if len(group) > 1 else ""
-        dtypes = "; ".join(
-            f"{dtype}: {_label(was)} -> {_label(now)}" for dtype, (was, now) in main.dtypes.items()
-        )
+        dtypes = "; ".join(f"{dtype}: {_label(was)} -> {_label(now)}" for dtype, (was, now) in main.dtypes.items())
         why = dtypes if main.before == main.after else main.because
         yield main.name + others, _label(main.before), _label(main.after), why
 
@@ -110,9 +105,7 @@ def _label(state: State | None) -> str:
     return wording.LABELS[cell_state(state)] if state else "no such overload"
 
 
-def comparison_document(
-    comparison: Comparison, shown: Collection[str] = ("verbose",)
-) -> Iterator[Block]:
+def comparison_document(comparison: Comparison, shown: Collection[str] = ("verbose",)) -> Iterator[Block]:
     """Make the page of two reports: the new findings first."""
     most = None if "verbose" in shown else 2
     yield Heading(f"{comparison.before['name']} to {comparison.after['name']}", 1)
@@ -142,6 +135,4 @@ def _side(about: dict[str, Any]) -> str:
 
 def _change_line(change: Difference) -> str:
     entry = change.after
-    return one_line(
-        f"{entry.rule} {entry.op or entry.message} {place_of(entry)}: {'; '.join(change.what)}"
-    )
+    return one_line(f"{entry.rule} {entry.op or entry.message} {place_of(entry)}: {'; '.join(change.what)}")

@@ -39,12 +39,8 @@ _REPORTS = {".json", ".yaml", ".yml"}
 def command(
     *,
     what: tuple[str, ...],
-    before: Annotated[
-        str | None, flag("With MODEL: torch=2.9,macos=14.", "from", metavar="TARGET")
-    ] = None,
-    after: Annotated[
-        str | None, flag("With MODEL: torch=2.13,macos=15,fallback=1.", "to", metavar="TARGET")
-    ] = None,
+    before: Annotated[str | None, flag("With MODEL: torch=2.9,macos=14.", "from", metavar="TARGET")] = None,
+    after: Annotated[str | None, flag("With MODEL: torch=2.13,macos=15,fallback=1.", "to", metavar="TARGET")] = None,
     target: Annotated[TargetOptions, only(macos="For two releases: only this macOS version.")],
     capture: Annotated[CaptureOptions, CAPTURE],
     fail_on: Annotated[
@@ -67,9 +63,7 @@ def command(
     sections = SectionOptions(verbose=progress.verbose)
     is_of_releases = len(what) == 2 and not (before or after or any(map(_is_report, what)))
     if source is click.core.ParameterSource.COMMANDLINE and not is_of_releases:
-        raise usage_error(
-            "--macos is for two releases: a report has its own, --from and --to say it"
-        )
+        raise usage_error("--macos is for two releases: a report has its own, --from and --to say it")
     if before or after:
         if len(what) != 1 or not (before and after):
             raise usage_error("--from and --to go together, with one MODEL")
@@ -82,14 +76,10 @@ def command(
 
         comparison, newer = compare(*(side_of(read(path), path) for path in what)), ""
     else:
-        code = _releases(
-            (what[0], what[1]), target.macos, capture.dtype or None, fail_on, output, sections
-        )
+        code = _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output, sections)
         newer = next(filter(None, (beyond(text, None, load()) for text in what)), "")
         return conclusive(code, target, beyond=newer)
-    return conclusive(
-        _deliver(comparison, fail_on or "error", output, sections), target, beyond=newer
-    )
+    return conclusive(_deliver(comparison, fail_on or "error", output, sections), target, beyond=newer)
 
 
 def _is_report(text: str) -> bool:
@@ -103,18 +93,13 @@ def _targets(
     from opcheck.judge.report_changes import compare, side_of
 
     lists = load()
-    pair = [
-        targets.parse(text, flag, lists)
-        for text, flag in zip(texts, ("--from", "--to"), strict=True)
-    ]
+    pair = [targets.parse(text, flag, lists) for text, flag in zip(texts, ("--from", "--to"), strict=True)]
     reports = audit_on_targets(pair, request_of(model, pair[0], capture), lists, progress)
     sides = (side_of(report, str(target)) for report, target in zip(reports, pair, strict=True))
     return compare(*sides), next((target.beyond for target in pair if target.beyond), "")
 
 
-def _deliver(
-    comparison: Comparison, level: str, output: OutputOptions, sections: SectionOptions
-) -> int:
+def _deliver(comparison: Comparison, level: str, output: OutputOptions, sections: SectionOptions) -> int:
     from opcheck.features.diff import page
     from opcheck.judge.report_changes import worse
 

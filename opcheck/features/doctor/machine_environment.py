@@ -126,9 +126,7 @@ def read(path: Path) -> Environment:
     try:
         content = documents.read(path)
     except DocumentError as error:
-        raise UsageError(
-            f"cannot read the facts: {error}", context=f"--from {path}", hint=hint
-        ) from error
+        raise UsageError(f"cannot read the facts: {error}", context=f"--from {path}", hint=hint) from error
     try:
         environment = documents.from_json(content, Environment)
         # The checks parse versions: a text that is no version is refused here, once.
@@ -227,9 +225,7 @@ def _sysctl(name: str) -> str:
     """Return a value of sysctl; empty if the kernel does not know the name."""
     try:
         # In full: a program that was started by launchd may not have it in its PATH.
-        done = subprocess.run(
-            ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=10, check=True
-        )
+        done = subprocess.run(["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()

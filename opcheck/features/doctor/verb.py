@@ -11,15 +11,11 @@ from opcheck.model.options import Option, failing_on
 @verb("doctor")
 def command(
     *,
-    gather: Annotated[
-        bool, flag("Only write the facts as JSON, for --from on another machine.")
-    ] = False,
+    gather: Annotated[bool, flag("Only write the facts as JSON, for --from on another machine.")] = False,
     from_file: Annotated[
         str, flag("Check the facts that --gather wrote on another machine.", "from", metavar="FILE")
     ] = "",
-    script: Annotated[
-        str, flag("Also check the variables that this script sets.", metavar="FILE")
-    ] = "",
+    script: Annotated[str, flag("Also check the variables that this script sets.", metavar="FILE")] = "",
     requirements: Annotated[
         tuple[str, ...],
         flag("Also read a requirements.txt or pyproject.toml. Repeatable.", metavar="FILE"),

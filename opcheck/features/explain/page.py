@@ -17,9 +17,7 @@ _OPERATORS = 6
 
 
 #: The sections of a short page: of a rule, of a remedy, of a statement.
-_FIRST = re.compile(
-    r"\*\*(What|Way out|Fix|Operators|Effect|Releases|Dtypes|Holds if|Depends on|Prints)\.\*\*"
-)
+_FIRST = re.compile(r"\*\*(What|Way out|Fix|Operators|Effect|Releases|Dtypes|Holds if|Depends on|Prints)\.\*\*")
 _WAY_OUT = re.compile(r"\*\*(Way out|Fix|Effect)\.\*\*")
 #: Of a page whose code says what to do.
 _WITH_CODE = re.compile(r"\*\*(What|For|After)\.\*\*")

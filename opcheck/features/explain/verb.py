@@ -17,9 +17,7 @@ from opcheck.features import documents
 @verb("explain")
 @click.argument("rule_id", metavar="[ID|schema]", required=False)
 @click.argument("document", metavar="[NAME]", default="", required=False)
-def command(
-    *, rule_id: str | None, document: str, verbose: Annotated[bool, VERBOSE] = False
-) -> int:
+def command(*, rule_id: str | None, document: str, verbose: Annotated[bool, VERBOSE] = False) -> int:
     """Print the page of one rule, remedy or statement, or a line for each, or the schema of a saved document."""
     from opcheck.common import catalogue
     from opcheck.data.registrations import load

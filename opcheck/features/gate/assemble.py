@@ -74,9 +74,7 @@ class Cost(Record, frozen=True, kw_only=True):
 
     launches: Count
     waits: Count
-    seconds: Annotated[
-        float, msgspec.Meta(ge=0, description=f"the middle of the estimate for {CHIP}")
-    ]
+    seconds: Annotated[float, msgspec.Meta(ge=0, description=f"the middle of the estimate for {CHIP}")]
 
 
 def cost_of(report: Report) -> Cost | None:
@@ -107,8 +105,7 @@ def compare_costs(before: Cost | None, after: Cost | None, most: float | None) -
     words = {
         "launches": f"launches than the baseline ({before.launches:,} then, {after.launches:,} now)",
         "waits": f"waits for the GPU than the baseline ({before.waits:,} then, {after.waits:,} now)",
-        "seconds": f"estimated time than the baseline (about {_on_chip(before)} then, "
-        f"{_on_chip(after)} now on {CHIP})",
+        "seconds": f"estimated time than the baseline (about {_on_chip(before)} then, {_on_chip(after)} now on {CHIP})",
     }
     return tuple(
         f"{ratio:.1f} times more {text}"
@@ -184,9 +181,7 @@ def write(path: Path, baseline: Baseline) -> None:
     write_text(path, text)
 
 
-def update_baseline(
-    before: Baseline | None, cells: Collection[GateCell], op_lists: str, *, whole: bool
-) -> Baseline:
+def update_baseline(before: Baseline | None, cells: Collection[GateCell], op_lists: str, *, whole: bool) -> Baseline:
     """Return the baseline with every counted, not ignored finding of these cells.
 
     Of a cell whose report is missing or not whole, what was known stays; so does, where the run was not ``whole``, what
@@ -197,9 +192,7 @@ def update_baseline(
     for model, entries in before.models.items() if before else ():
         for entry in entries:
             cells_of_entry = ((target, judged.get((model, target))) for target in entry.targets)
-            stays = [
-                t for t, cell in cells_of_entry if (not _is_whole(cell) if cell else not whole)
-            ]
+            stays = [t for t, cell in cells_of_entry if (not _is_whole(cell) if cell else not whole)]
             _add(known, model, entry, stays)
     for cell in judged.values():
         if cell.report is not None and _is_whole(cell):
@@ -246,9 +239,7 @@ def _is_whole(cell: GateCell) -> bool:
     return cell.report is not None and cell.report.capture.complete
 
 
-def _add(
-    known: dict[str, dict[str, Known]], model: str, entry: Known, targets: Iterable[str]
-) -> None:
+def _add(known: dict[str, dict[str, Known]], model: str, entry: Known, targets: Iterable[str]) -> None:
     before = known.get(model, {}).get(entry.fingerprint)
     together = {*(before.targets if before else ()), *targets}
     if together:
@@ -347,9 +338,7 @@ def work(job: Job, say: Callable[[str], None]) -> JobResult:
 def describe_failure(error: OpcheckError) -> Failed:
     """Return the three lines of an error without this machine's folder, so that reports are equal on all machines."""
     here = str(Path.cwd())
-    what, where, hint = (
-        text.replace(here, ".") for text in (error.message, error.context, error.hint)
-    )
+    what, where, hint = (text.replace(here, ".") for text in (error.message, error.context, error.hint))
     return Failed(message=what, context=where, hint=hint)
 
 
@@ -513,9 +502,7 @@ def report(
     if whole and not left and all(cell.report is not None for cell in cells):
         notes += ignores.list_unused()
     if baseline and baseline.op_lists != op_lists:
-        notes.append(
-            f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})"
-        )
+        notes.append(f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})")
     for index, cell in enumerate(cells if baseline else ()):
         assert baseline is not None
         if cell.report is not None:
@@ -589,9 +576,7 @@ def _cell(
     ignores: Ignores,
     baseline: Baseline | None,
 ) -> GateCell:
-    ignores.read(
-        place.location.file for group in made.groups for place in group.locations if place.location
-    )
+    ignores.read(place.location.file for group in made.groups for place in group.locations if place.location)
     marked = replace(made, findings=ignores.mark_ignored(made.findings, model=name))
     entries = baseline.models.get(name, ()) if baseline else ()
     known = tuple(entry for entry in entries if target in entry.targets)
@@ -607,9 +592,7 @@ def _cell(
         **msgspec.structs.asdict(judged),
         known=tuple(own for own in names if own in here),
         # A finding that an incomplete run did not reach is not fixed.
-        fixed=tuple(entry for entry in known if entry.fingerprint not in here)
-        if marked.capture.complete
-        else (),
+        fixed=tuple(entry for entry in known if entry.fingerprint not in here) if marked.capture.complete else (),
         failed=None,
         report=marked,
     )

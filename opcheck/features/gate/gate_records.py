@@ -153,9 +153,7 @@ def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
             taken = source.option.table or (str if source.option.choices else source.type)
             names[source.field] = source.name
             fields.append((source.field, taken | msgspec.UnsetType, msgspec.UNSET))
-    made = msgspec.defstruct(
-        kind.__name__, fields, bases=(kind,), rename=names.get, frozen=True, kw_only=True
-    )
+    made = msgspec.defstruct(kind.__name__, fields, bases=(kind,), rename=names.get, frozen=True, kw_only=True)
     assert issubclass(made, kind)
     return made
 
@@ -304,9 +302,7 @@ def select_settings(
                 raise UsageError(
                     f"no model is called {name!r}",
                     context="opcheck gate",
-                    hint=f"did you mean {near[0]!r}?"
-                    if near
-                    else f"known: {', '.join(by_name) or 'none'}",
+                    hint=f"did you mean {near[0]!r}?" if near else f"known: {', '.join(by_name) or 'none'}",
                 )
             models += (by_name.get(name) or GateModel(name=name, model=name),)
     # A model whose targets are all of another environment has no part in this run.
@@ -329,8 +325,7 @@ def _models(content: object, where: str) -> tuple[GateModel, ...]:
     place = f"{where} models"
     tables = entries(content, place, short="model", named=True)
     models = tuple(
-        replace(model, name=model.name or model.model)
-        for model in of_kind(ModelTable, tables, "models", where)
+        replace(model, name=model.name or model.model) for model in of_kind(ModelTable, tables, "models", where)
     )
     names = [model.name for model in models]
     for model in models:
@@ -369,9 +364,7 @@ def _check(entry: _OptionTable, place: str, *records: type[msgspec.Struct]) -> N
                     check_inside(value, Path.cwd())
 
 
-def _plan_targets(
-    tables: Iterable[Targets], where: str, lists: OpLists
-) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
+def _plan_targets(tables: Iterable[Targets], where: str, lists: OpLists) -> tuple[tuple[Planned, ...], tuple[str, ...]]:
     """Return each target once, by the first table that lists it."""
     plans: dict[tuple[Target, tuple[str, ...]], Planned] = {}
     left_out: dict[str, None] = {}

@@ -57,15 +57,9 @@ def document(gate: GateReport) -> Iterator[Block]:
     yield Heading(outcome(gate), 1)
     if gate.cells:
         yield _table(gate)
-    by_state = {
-        state: tuple(entries)
-        for state, entries in groupby(occurrences(gate), key=lambda entry: entry.state)
-    }
+    by_state = {state: tuple(entries) for state, entries in groupby(occurrences(gate), key=lambda entry: entry.state)}
     new = by_state.get("new", ())
-    entries = (
-        entry(finding.finding, map(place, filter(None, (finding.place,))), finding.scope)
-        for finding in new
-    )
+    entries = (entry(finding.finding, map(place, filter(None, (finding.place,))), finding.scope) for finding in new)
     yield from section("New" if gate.baseline else "What fails", *entries)
     yield from section("Why", Bullets(tuple(_reasons(gate))))
     for cell, count in _failed_cells(gate):
@@ -75,10 +69,7 @@ def document(gate: GateReport) -> Iterator[Block]:
         lines = [failed.message] if failed else []
         yield Lines((*lines, *(f"{name}: {text}" for name, text in named if text)))
     fixed = {(cell.model, known.fingerprint): known for cell in gate.cells for known in cell.fixed}
-    was = (
-        f"{model}: {known.rule} {known.op} at {known.where}: {known.line}"
-        for (model, _), known in fixed.items()
-    )
+    was = (f"{model}: {known.rule} {known.op} at {known.where}: {known.line}" for (model, _), known in fixed.items())
     yield from section("Fixed", Bullets(tuple(was)))
     ignored = (f"{_brief(each)} ({each.finding.ignored})" for each in by_state.get("ignored", ()))
     yield from section("Ignored", Bullets(tuple(ignored)))
@@ -172,9 +163,7 @@ def finding_log(gate: GateReport) -> FindingLog:
             "notes": gate.notes,
         },
         summary=tuple(summary_lines(gate)),
-        failed=tuple(
-            (cell.model, cell.failed.message) for cell, _ in _failed_cells(gate) if cell.failed
-        ),
+        failed=tuple((cell.model, cell.failed.message) for cell, _ in _failed_cells(gate) if cell.failed),
         interrupted=bool(gate.left),
         exit_code=gate.exit_code,
         baseline=gate.baseline,

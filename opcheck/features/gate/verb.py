@@ -63,9 +63,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
             metavar="RANGE",
         ),
     ] = None
-    macos: Annotated[
-        str | None, Option('macOS versions, likewise: 15, ">=14".', metavar="RANGE")
-    ] = None
+    macos: Annotated[str | None, Option('macOS versions, likewise: 15, ">=14".', metavar="RANGE")] = None
     fallback: Annotated[bool, FALLBACK] = False
     newest_known: Annotated[bool, NEWEST_KNOWN] = False
     environment: Annotated[str, Option("Only targets with this environment.", metavar="NAME")] = ""
@@ -75,9 +73,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
     ] = ""
     max_slowdown: Annotated[float | None, MAX_SLOWDOWN] = None
     update_baseline: Annotated[bool, flag("Write the current findings to --baseline.")] = False
-    jobs: Annotated[int, jobs("Number of models to audit in parallel.")] = min(
-        _MOST_JOBS, os.cpu_count() or 1
-    )
+    jobs: Annotated[int, jobs("Number of models to audit in parallel.")] = min(_MOST_JOBS, os.cpu_count() or 1)
     cache: Annotated[bool, Option("Reuse results of earlier runs.", negative="--no-cache")] = True
     cache_dir: Annotated[
         str,
@@ -96,9 +92,7 @@ def command(
     *,
     names: Sequence[str],
     options: RunOptions,
-    capture: Annotated[
-        CaptureOptions, Take(lambda source: getattr(source.option, "scope", "") == "run", {})
-    ],
+    capture: Annotated[CaptureOptions, Take(lambda source: getattr(source.option, "scope", "") == "run", {})],
     base: Policy,
     output: Annotated[OutputOptions, but(format=formats(WITHOUT_PAGE))],
     progress: ProgressOptions,
@@ -163,9 +157,7 @@ def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSett
     """
     tables, where = config.table(Path.cwd())
     forced = _own_targets()
-    own = Targets(
-        torch=options.torch or NEWEST, macos=options.macos or NEWEST, fallback=options.fallback
-    )
+    own = Targets(torch=options.torch or NEWEST, macos=options.macos or NEWEST, fallback=options.fallback)
     chosen = own if forced or not tables.get("targets") else None
     plan = settings(tables, where, lists, environment=options.environment, targets=chosen)
     return select_settings(plan, names, f"opcheck gate; {where}", on_every_target=forced)
@@ -199,9 +191,7 @@ def _policies(base: Policy) -> Callable[[GateModel, Planned], Policy]:
     return lambda model, planned: policy(model, planned, base, over)
 
 
-def _results(
-    every: Sequence[Job], at_once: int, progress: ProgressOptions
-) -> tuple[dict[str, JobResult], bool]:
+def _results(every: Sequence[Job], at_once: int, progress: ProgressOptions) -> tuple[dict[str, JobResult], bool]:
     """Audit the models; return their results by name, and whether the user interrupted the run."""
     from opcheck.features.gate.assemble import run
 

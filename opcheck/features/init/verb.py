@@ -33,9 +33,7 @@ _PINNED = {
 @verb("init")
 def command(
     *,
-    models: Annotated[
-        tuple[str, ...], flag("Model for the gate to audit. Repeatable.", "model", metavar="MODEL")
-    ] = (),
+    models: Annotated[tuple[str, ...], flag("Model for the gate to audit. Repeatable.", "model", metavar="MODEL")] = (),
     workflow: Annotated[bool, flag(f"Also write {_WORKFLOW}, which runs the gate.")] = False,
     printed: Annotated[bool, flag("Print the files instead of writing them.", "print")] = False,
 ) -> int:
@@ -50,9 +48,7 @@ def command(
     in_shared = Path(config.FILE).is_file()
     text = _table(_choose_models(models), "tool.opcheck." if in_shared else "")
     if workflow and _WORKFLOW.exists() and not printed:
-        raise UsageError(
-            "there is a workflow already", context=str(_WORKFLOW), hint="leave --workflow out"
-        )
+        raise UsageError("there is a workflow already", context=str(_WORKFLOW), hint="leave --workflow out")
     if printed:
         streams.emit(text + (f"\n# {_WORKFLOW}\n{workflow_text()}" if workflow else ""))
         return 0

@@ -42,9 +42,7 @@ def _where(chosen: ChosenFinding) -> tuple[str, str]:
         refusal = not_implemented(op, Version.parse(report.target.torch), report.op_lists.commit)
         match = _ISSUE.search(calls.prints) or _ISSUE.search(refusal)
         if match:
-            return match[
-                0
-            ], "a comment there: this is where PyTorch collects operators that MPS lacks"
+            return match[0], "a comment there: this is where PyTorch collects operators that MPS lacks"
     for name in chosen.statement_names:
         for link in report.statements[name].links if name in report.statements else ():
             if _ISSUE.fullmatch(link):

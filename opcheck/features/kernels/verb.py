@@ -64,9 +64,7 @@ def list_(*, pattern: str, target: _Release) -> int:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @click.argument("pattern", default="")
-def diff(
-    *, old: str, new: str, pattern: str, progress: Annotated[ProgressOptions, only("quiet")]
-) -> int:
+def diff(*, old: str, new: str, pattern: str, progress: Annotated[ProgressOptions, only("quiet")]) -> int:
     """Write what differs."""
     from opcheck.features.kernels import page
     from opcheck.kernels import kernel_catalogue
@@ -84,19 +82,13 @@ def run_kernels(
     *,
     pattern: str,
     target: _Release,
-    operations: Annotated[
-        tuple[str, ...], Option("Only this operation.", "op", metavar="NAME")
-    ] = (),
+    operations: Annotated[tuple[str, ...], Option("Only this operation.", "op", metavar="NAME")] = (),
     dtype: Annotated[str | None, DTYPE] = None,
-    of_families: Annotated[
-        tuple[str, ...], Option("Only this family.", "family", metavar="NAME")
-    ] = (),
+    of_families: Annotated[tuple[str, ...], Option("Only this family.", "family", metavar="NAME")] = (),
     pointwise: Annotated[bool, Option("Only the unary, binary and ternary families.")] = False,
     jobs: Annotated[int | None, jobs("Processes at once.  [default: one a core]")] = None,
     timeout: Annotated[float | None, seconds("Time limit of the run in seconds.", 600)] = None,
-    output: Annotated[
-        OutputOptions, but(path="Output file; a name that ends in .parquet gets a row per kernel.")
-    ],
+    output: Annotated[OutputOptions, but(path="Output file; a name that ends in .parquet gets a row per kernel.")],
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Run them, and write what came of it."""
@@ -155,9 +147,7 @@ def issue(
     return 0
 
 
-def _run(
-    torch: str | None, progress: ProgressOptions, dtype: str | None, request: str, **chosen: Any
-) -> KernelRun:
+def _run(torch: str | None, progress: ProgressOptions, dtype: str | None, request: str, **chosen: Any) -> KernelRun:
     """Run the chosen kernels of a release, as ``kernels.parent.run`` does.
 
     Raises:
@@ -170,14 +160,10 @@ def _run(
     library = _library(torch)
     library.check_compiled()
     with progress.shown() as say:
-        tested = kernel_child.run(
-            library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen
-        )
+        tested = kernel_child.run(library, dtype=parse_dtype(dtype) if dtype else "", progress=say, **chosen)
     if tested.ended:
         missing = f"{tested.lacking:,} kernels were not run"
-        streams.note(
-            f"{tested.ended} ended the run: {missing}; the same command continues from there"
-        )
+        streams.note(f"{tested.ended} ended the run: {missing}; the same command continues from there")
     elif not tested.outcomes:
         raise UsageError(
             f"torch {tested.torch} has no such kernel",

@@ -16,9 +16,7 @@ from opcheck.data import built_lists
 from opcheck.data.built_lists import BuiltLists
 from opcheck.data.registrations import NIGHTLY, OpLists, data_directory, load, shipped_directory
 
-_Directory = Annotated[
-    Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")
-]
+_Directory = Annotated[Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")]
 
 
 @group("lists", invoke_without_command=True)
@@ -63,9 +61,7 @@ def merge(
     statements = plural(len(reviewed.added), "statement")
     if apply:
         merging.apply(reviewed, directory)
-        streams.note(
-            f"{statements} merged; move each to the file of its area, and end the statements that it replaces"
-        )
+        streams.note(f"{statements} merged; move each to the file of its area, and end the statements that it replaces")
     else:
         would = f"{statements} would be merged"
         streams.note(f"{would}, and the lint finds no problem: --apply writes it")

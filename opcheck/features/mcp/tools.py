@@ -51,9 +51,7 @@ def _add_readers(server: MCPServer, run: Run) -> None:
 
     @server.tool(annotations=reads)
     async def op(
-        query: Annotated[
-            str, Field(description="aten::nonzero, torch.fft.rfft, nn.LSTM, isin ...")
-        ],
+        query: Annotated[str, Field(description="aten::nonzero, torch.fft.rfft, nn.LSTM, isin ...")],
         torch: Release = "",
         macos: Macos = "",
         dtype: Annotated[str, Field(description="float16, bf16 ...")] = "",
@@ -83,14 +81,10 @@ def _add_runners(server: MCPServer, run: Run) -> None:
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=False, destructive_hint=False))
     async def audit(
-        model: Annotated[
-            str, Field(description="file.py:Net, package.module:attribute, transformers:BertModel")
-        ],
+        model: Annotated[str, Field(description="file.py:Net, package.module:attribute, transformers:BertModel")],
         torch: Release = "",
         macos: Macos = "",
-        inputs: Annotated[
-            tuple[str, ...], Field(description="1x3x224x224:float32; empty: derived")
-        ] = (),
+        inputs: Annotated[tuple[str, ...], Field(description="1x3x224x224:float32; empty: derived")] = (),
         mode: Literal["inference", "train"] = "inference",
         dtype: Annotated[str, Field(description="dtype of the model: float16 ...")] = "",
         *,

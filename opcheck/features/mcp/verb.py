@@ -10,9 +10,7 @@ from opcheck.common.errors import UsageError
 @verb("mcp")
 def command(
     *,
-    folder: Annotated[
-        Path, flag("Folder that paths are relative to.", metavar="FOLDER", default_text=".")
-    ] = Path(),
+    folder: Annotated[Path, flag("Folder that paths are relative to.", metavar="FOLDER", default_text=".")] = Path(),
 ) -> int:
     """Serve until the client closes the streams."""
     try:
@@ -26,8 +24,6 @@ def command(
             hint="pip install 'opcheck[mcp]'",
         ) from error
     if not folder.is_dir():
-        raise UsageError(
-            "no such folder", context=f"--folder {folder}", hint="name the folder of a project"
-        )
+        raise UsageError("no such folder", context=f"--folder {folder}", hint="name the folder of a project")
     make_server(folder.resolve()).run("stdio")
     return 0

@@ -70,7 +70,5 @@ def _text(name: str) -> str:
             hint="name a file, or - for stdin",
         ) from error
     if max(size, len(content)) > LARGEST:
-        raise UsageError(
-            "the log is larger than 1 GiB", context=name, hint="cut out the lines of one run first"
-        )
+        raise UsageError("the log is larger than 1 GiB", context=name, hint="cut out the lines of one run first")
     return content.decode("utf-8", errors="replace")

@@ -72,8 +72,7 @@ def plan(chosen: ObservedSteps) -> Iterator[PlannedStep]:
         "doctor": {"doctor": ("doctor", "--gather", "--output")},
         "models": models,
         "programs": {
-            program.name: ("verify", str(program), "--here", "--program", *_JSON)
-            for program in chosen.programs
+            program.name: ("verify", str(program), "--here", "--program", *_JSON) for program in chosen.programs
         },
         "kernels": {
             name: ("kernels", "test", "--op", name, "--family", "unary", "--quiet")
@@ -186,8 +185,7 @@ def _rows(planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Seq
     if planned.kind == "doctor":
         return []
     rows = [
-        msgspec.convert({**pair, "subject": planned.name, "text": pair["prints"]}, HostRow)
-        for pair in content["pairs"]
+        msgspec.convert({**pair, "subject": planned.name, "text": pair["prints"]}, HostRow) for pair in content["pairs"]
     ]
     # An operator that contradicts explains the end.
     return rows if any(row.is_contradiction for row in rows) else [*rows, *ends]
@@ -233,8 +231,7 @@ def _ends(name: str, reports: Path) -> Iterator[HostRow]:
     if not (reports / "observed.json").is_file():
         return
     predicted, observed = (
-        documents.from_json(documents.read(reports / f"{each}.json"))
-        for each in ("predicted", "observed")
+        documents.from_json(documents.read(reports / f"{each}.json")) for each in ("predicted", "observed")
     )
     ends = "runs to its end" if observed["capture"]["complete"] else "breaks off"
     texts = [problem["message"] for problem in observed["problems"]]

@@ -18,9 +18,7 @@ from opcheck.device.observation_store import STEP_KINDS
 def command(
     *,
     folder: Path,
-    merge: Annotated[
-        tuple[Path, ...], flag("Evidence to collect in FOLDER. Repeatable.", metavar="EVIDENCE")
-    ] = (),
+    merge: Annotated[tuple[Path, ...], flag("Evidence to collect in FOLDER. Repeatable.", metavar="EVIDENCE")] = (),
     kinds: Annotated[
         tuple[str, ...],
         flag(f"Only this: {', '.join(STEP_KINDS)}. Repeatable.", "only", metavar="STEP"),
@@ -32,9 +30,7 @@ def command(
         tuple[str, ...],
         flag("OpInfos to probe in place of the first ones. Repeatable.", "op", metavar="PATTERN"),
     ] = (),
-    models: Annotated[
-        tuple[str, ...], flag("Only this model of the list. Repeatable.", "model", metavar="NAME")
-    ] = (),
+    models: Annotated[tuple[str, ...], flag("Only this model of the list. Repeatable.", "model", metavar="NAME")] = (),
     kernels: Annotated[
         tuple[str, ...],
         flag("Only kernels of this operation. Repeatable.", "kernel", metavar="NAME"),

@@ -32,9 +32,7 @@ def document(answer: Answer, shown: Collection[str] = SECTIONS) -> Iterator[bloc
     yield blocks.Heading(headline, 1)
     rows = list(_rows(answer, main))
     room = _LINES - len(headline) // 100 - sum(1 + (name == "why") for name, _ in rows)
-    facts: list[tuple[str, blocks.Words]] = [
-        (name, cut(text, 1 + (name == "why"))) for name, text in rows
-    ]
+    facts: list[tuple[str, blocks.Words]] = [(name, cut(text, 1 + (name == "why"))) for name, text in rows]
     facts += wording.limit_rows([*_exceptions(answer, main, headline)], room, "--limits")
     if facts:
         yield blocks.Facts(tuple(facts))
@@ -60,9 +58,7 @@ def _headline(answer: Answer, main: OverloadAnswer) -> str:
     label = wording.label(answer.status, answer.kind)
     texts = [
         f"{answer.op}{dtype}: {label} on torch {target['torch']}, macOS {target['macos']}{since}",
-        wording.by_state(
-            {n: s for n, s in answer.modes.items() if status_of(s) != status_of(main)}
-        ),
+        wording.by_state({n: s for n, s in answer.modes.items() if status_of(s) != status_of(main)}),
         "" if answer.limit.startswith("wrong") else answer.limit,
         *_wrong(answer, main),
     ]
@@ -123,9 +119,7 @@ def _rows(answer: Answer, main: OverloadAnswer) -> Iterator[tuple[str, str]]:
     yield from (("note", note) for note in answer.notes)
 
 
-def _exceptions(
-    answer: Answer, main: OverloadAnswer, headline: str
-) -> Iterator[tuple[str, str, str]]:
+def _exceptions(answer: Answer, main: OverloadAnswer, headline: str) -> Iterator[tuple[str, str, str]]:
     """Yield what is wrong or raises on the target: wrong results first, rare cases last."""
     # What depends on dtypes alone is in their row; what decides is the reason.
     limits = [
@@ -137,10 +131,7 @@ def _exceptions(
         and (not note.dtypes or not {*main.dtypes}.isdisjoint(note.dtypes))
     ]
     entries = [("wrong", entry) for entry in answer.wrong] + [
-        (name, note)
-        for effect, name in _EFFECTS.items()
-        for note in limits
-        if note.effect == effect
+        (name, note) for effect, name in _EFFECTS.items() for note in limits if note.effect == effect
     ]
     for name, entry in sorted(entries, key=lambda entry: entry[1].frequency == "rarely"):
         yield name, *_exception(entry, main, headline)
@@ -172,9 +163,7 @@ def _write_before(answer: Answer, main: OverloadAnswer) -> str:
     return "; ".join(f"{label}: {', '.join(lines)}" for label, lines in spans.items())
 
 
-def _calls(
-    overloads: Collection[OverloadAnswer], *, is_operator: bool
-) -> Iterator[tuple[str, str]]:
+def _calls(overloads: Collection[OverloadAnswer], *, is_operator: bool) -> Iterator[tuple[str, str]]:
     """Yield what the calls of a module come to, or the other overloads of an operator where they differ."""
     main, *others = overloads
     differing = [each for each in others if status_of(each) != status_of(main)]

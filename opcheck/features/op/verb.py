@@ -13,9 +13,7 @@ from opcheck.data.targets import TargetOptions
 def command(
     *,
     query: str,
-    target: Annotated[
-        TargetOptions, only(torch="Only this torch release.", macos="Only this macOS version.")
-    ],
+    target: Annotated[TargetOptions, only(torch="Only this torch release.", macos="Only this macOS version.")],
     dtype: Annotated[str | None, DTYPE] = None,
     output: OutputOptions,
     sections: SectionOptions,

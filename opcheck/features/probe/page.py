@@ -54,9 +54,7 @@ def document(evidence: EvidenceFile) -> Iterator[Block]:
 
 
 def _result(result: Result) -> str:
-    what = ", ".join(
-        (result.opinfo, result.dtype, *([] if result.phase == "forward" else [result.phase]))
-    )
+    what = ", ".join((result.opinfo, result.dtype, *([] if result.phase == "forward" else [result.phase])))
     how_often = f" ({result.failed} of {plural(result.samples, 'sample')})" if result.failed else ""
     op = f" in {result.op}" if result.op else ""
     text = shorten(" ".join(result.text.split()), _TEXT)

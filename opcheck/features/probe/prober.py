@@ -133,9 +133,7 @@ def probe(
         ready = first.start()
         _refuse_other(before, ready.machine, settings)
         run = _ProbeRun(ready, settings, before, limit)
-        threads = [
-            threading.Thread(target=run.work, args=(prober,), daemon=True) for _ in range(jobs - 1)
-        ]
+        threads = [threading.Thread(target=run.work, args=(prober,), daemon=True) for _ in range(jobs - 1)]
         for thread in threads:
             thread.start()
         try:
@@ -153,9 +151,7 @@ def probe(
 class _ProbeRun:
     """The tasks, and what came of them."""
 
-    def __init__(
-        self, ready: Ready, settings: Settings, before: EvidenceFile | None, limit: int
-    ) -> None:
+    def __init__(self, ready: Ready, settings: Settings, before: EvidenceFile | None, limit: int) -> None:
         self._machine = ready.machine
         self._settings = settings
         self._made = before.made if before else f"{datetime.now(timezone.utc):%Y-%m-%d}"

@@ -31,14 +31,10 @@ def command(
         ),
     ] = (),
     grad: Annotated[bool, flag("Also probe gradients.")] = False,
-    limit: Annotated[
-        int | None, flag("Probe at most so many this time.", metavar="N", least=1)
-    ] = None,
+    limit: Annotated[int | None, flag("Probe at most so many this time.", metavar="N", least=1)] = None,
     samples: Annotated[int, flag("Samples of an OpInfo with a dtype.", metavar="N", least=1)] = 8,
     jobs: Annotated[int, jobs("Processes at once.")] = 1,
-    time_limit: Annotated[
-        float, seconds("Time that an OpInfo may take with a dtype.", 60.0)
-    ] = 60.0,
+    time_limit: Annotated[float, seconds("Time that an OpInfo may take with a dtype.", 60.0)] = 60.0,
     target: Annotated[TargetOptions, only("fallback")],
     resume: Annotated[bool, flag("Continue with the file that --output names.")] = False,
     progress: Annotated[ProgressOptions, but(verbose="Show each OpInfo.")],
@@ -71,9 +67,7 @@ def command(
         if path is not None and is_evidence:
             write_text(path, write(evidence, (), name))
 
-    settings = device_evidence.Settings(
-        samples=samples, seconds=time_limit, cpu_fallback=target.fallback
-    )
+    settings = device_evidence.Settings(samples=samples, seconds=time_limit, cpu_fallback=target.fallback)
     with progress.shown() as say:
         evidence = prober.probe(
             setup,

@@ -31,15 +31,11 @@ from opcheck.render import FORMATS, summary
     takes=RUNNER,
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.argument(
-    "program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|NOTEBOOK [ARGUMENTS]..."
-)
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|NOTEBOOK [ARGUMENTS]...")
 def command(
     *,
     program: Sequence[str],
-    emulate: Annotated[
-        bool, Option("Emulate a Mac on a Mac, too; other systems always emulate.")
-    ] = False,
+    emulate: Annotated[bool, Option("Emulate a Mac on a Mac, too; other systems always emulate.")] = False,
     target: Annotated[
         TargetOptions,
         but(
@@ -67,9 +63,7 @@ def command(
             strict="The first CPU fallback ends the program and exits with 1; exit with 3 if any call is unknown.",
         ),
     ],
-    progress: Annotated[
-        ProgressOptions, but(quiet="Write only the headline of a text report.", verbose=VERBOSE)
-    ],
+    progress: Annotated[ProgressOptions, but(quiet="Write only the headline of a text report.", verbose=VERBOSE)],
 ) -> int:
     """Run the program, write the report, return the exit code."""
     name, arguments = _program(module, program)
@@ -156,9 +150,7 @@ def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
     if module:
         return module, program
     if not program:
-        raise UsageError(
-            "no program to run", context="opcheck run", hint="opcheck run train.py, or -m package"
-        )
+        raise UsageError("no program to run", context="opcheck run", hint="opcheck run train.py, or -m package")
     if not is_file(program[0]):
         raise UsageError(
             f"no such file: {program[0]}",

@@ -29,9 +29,7 @@ def document(report: ScanReport) -> Iterator[Block]:
     headline = _headline(report)
     ignored = f"; {plural(report.ignored, 'finding')} ignored" if report.ignored else ""
     known = f"; {plural(report.known, 'finding')} in the baseline" if report.known else ""
-    kinds = (
-        plural(report.read[kind], noun) for kind, noun in _KINDS.items() if kind in report.read
-    )
+    kinds = (plural(report.read[kind], noun) for kind, noun in _KINDS.items() if kind in report.read)
     length = plural(report.read.get("lines", 0), "line")
     read = f"Read: {', '.join(kinds) or 'nothing'} ({length})."
     fixable = tuple(_fixable(report.fixable))
@@ -148,9 +146,7 @@ def lines(report: ScanReport) -> Iterator[dict[str, object]]:
 
 
 def _headline(report: ScanReport) -> str:
-    return ", ".join(plural(count, name) for name, count in report.totals.items() if count) or (
-        "no findings"
-    )
+    return ", ".join(plural(count, name) for name, count in report.totals.items() if count) or ("no findings")
 
 
 def _where(finding: Finding) -> tuple[str, str, str]:

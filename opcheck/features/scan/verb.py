@@ -70,9 +70,7 @@ def command(
     update_baseline: Annotated[bool, flag("Write all findings to that file.")] = False,
     fix: Annotated[bool, flag("Apply the safe fixes, and report the other findings.")] = False,
     diff: Annotated[bool, flag("Print what --fix would change, and write nothing.")] = False,
-    unsafe_fixes: Annotated[
-        bool, flag("Also make changes that a person must review; with --fix or --diff.")
-    ] = False,
+    unsafe_fixes: Annotated[bool, flag("Also make changes that a person must review; with --fix or --diff.")] = False,
     fail_on: Annotated[str, failing_on(SEVERITIES)] = "error",
     output: Annotated[OutputOptions, but(format=formats(WITHOUT_PAGE))],
 ) -> int:

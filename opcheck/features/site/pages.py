@@ -117,12 +117,8 @@ def _operator(
     main = overloads[0]
     line = main.torch
     verdict = lookup.verdict(first, target(line, _newest(lookup)), by_op[first][line][-1].dtype)
-    limitations, advisories = (
-        _statements_on(sort, ordered, by_op, line, lookup) for sort in _SORTS
-    )
-    links = dict.fromkeys(
-        link for limitation in (*limitations, *advisories) for link in limitation.note.links
-    )
+    limitations, advisories = (_statements_on(sort, ordered, by_op, line, lookup) for sort in _SORTS)
+    links = dict.fromkeys(link for limitation in (*limitations, *advisories) for link in limitation.note.links)
     if base.startswith("aten::") and any(overload.state != "native" for overload in overloads):
         links |= dict.fromkeys(TRACKING)
     return OperatorPage(
@@ -201,9 +197,7 @@ def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterat
 
 
 def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int) -> Overload:
-    states = {
-        line: State(status=group[-1].status, kind=group[-1].kind) for line, group in by_line.items()
-    }
+    states = {line: State(status=group[-1].status, kind=group[-1].kind) for line, group in by_line.items()}
     line = list(by_line)[-1]
     cell = by_line[line][-1]
     verdict = lookup.verdict(op, target(line, _newest(lookup)), cell.dtype)
@@ -215,9 +209,7 @@ def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int
         because=without_release(verdict.because, release.torch),
         since=find_since(states, tuple(states)),
         first_native=first_native(states, tuple(states)),
-        registration=lookup.lists.operators(line).get(op)
-        or lookup.operators.resolution(op, line).value
-        or "",
+        registration=lookup.lists.operators(line).get(op) or lookup.operators.resolution(op, line).value or "",
         evidence=verdict.evidence,
         table=table,
     )
@@ -243,9 +235,7 @@ def _statements_on(
             speaking.setdefault(name, []).append(op)
     statements = [lookup.lists.statements.by_id[name] for name in speaking]
     return tuple(
-        AffectingStatement(
-            note=note, overloads=tuple(speaking[note.id]), current=note.id in current
-        )
+        AffectingStatement(note=note, overloads=tuple(speaking[note.id]), current=note.id in current)
         for note in notes(statements, sort)
     )
 
@@ -273,9 +263,7 @@ def pages(
     for operator in operators(lookup, only):
         say(f"operator {operator.name}")
         names = [overload.name for overload in operator.overloads]
-        models = (
-            {"not_native": sweep.not_native(names), "used_by": sweep.users(names)} if sweep else {}
-        )
+        models = {"not_native": sweep.not_native(names), "used_by": sweep.users(names)} if sweep else {}
         op_pages.append(replace(operator, **models))
     say("releases")
     lines = tuple(releases(lookup, sweep))
@@ -296,9 +284,7 @@ def pages(
         stops=next((line.stops for line in reversed(lines) if line.models), ()),
         advisories=sum(each.sort == "advisory" for each in lists.statements.by_id.values()),
     )
-    listed = page_records.Operators(
-        torch=newest.torch, macos=system, operators=tuple(map(_list_operator, op_pages))
-    )
+    listed = page_records.Operators(torch=newest.torch, macos=system, operators=tuple(map(_list_operator, op_pages)))
     of_all = page_records.Releases(macos=system, releases=tuple(map(_list_release, lines)))
     return (
         *(home, listed, *op_pages, of_all, *lines),
@@ -363,11 +349,7 @@ def _statements(
             page_records.StatementPage(
                 note=note,
                 operators=tuple(names.get(note.id, ())),
-                torch=tuple(
-                    release.line
-                    for release in lists.releases
-                    if release.version in by_id[note.id].torch
-                ),
+                torch=tuple(release.line for release in lists.releases if release.version in by_id[note.id].torch),
             )
             for note in notes(lists.statements.by_id.values(), sort)
         ),
@@ -467,11 +449,7 @@ def _release(
         after=after,
         counts=count_own(line, system, lookup),
         environment=tuple(environment),
-        lost=tuple(
-            msgspec.convert(entry, Lost, from_attributes=True)
-            for entry in lost
-            if entry.torch == line
-        ),
+        lost=tuple(msgspec.convert(entry, Lost, from_attributes=True) for entry in lost if entry.torch == line),
         differs=tuple(differs),
         begins=references(s for s in statements if before and str(s.torch.since) == line),
         ends=references(s for s in statements if str(s.torch.until) == line),

@@ -50,9 +50,7 @@ _NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
 )
 
 
-def files(
-    pages: Collection[SitePage], progress: Callable[[str], None] | None = None
-) -> dict[str, str]:
+def files(pages: Collection[SitePage], progress: Callable[[str], None] | None = None) -> dict[str, str]:
     """Return the texts of all files of the site, by their paths.
 
     Args:
@@ -101,13 +99,9 @@ def schema() -> str:
     return f"{json.dumps(content, indent=1)}\n"
 
 
-def _html(
-    templates: Environment, page: SitePage, path: str, home: page_records.Home, own: Collection[str]
-) -> str:
+def _html(templates: Environment, page: SitePage, path: str, home: page_records.Home, own: Collection[str]) -> str:
     _, title, description = page.page_head
-    html = templates.get_template(
-        f"site/{type(page).__name__.removesuffix('Page').lower()}.html"
-    ).render(
+    html = templates.get_template(f"site/{type(page).__name__.removesuffix('Page').lower()}.html").render(
         page=page,
         home=home,
         home_page=isinstance(page, page_records.Home),
@@ -171,9 +165,7 @@ def usual_words(page: page_records.OperatorPage) -> list[str]:
     return [word for word, name in WORDS.items() if name in names]
 
 
-def _entry(
-    page: SitePage, others: Mapping[str, Sequence[str]], differing: html.Pool
-) -> list[object] | None:
+def _entry(page: SitePage, others: Mapping[str, Sequence[str]], differing: html.Pool) -> list[object] | None:
     address = f"{page.address}.html"
     if isinstance(page, page_records.OperatorPage):
         names = (*page.python, *usual_words(page), *others.get(page.name, ()))
@@ -243,9 +235,7 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     token = secrets.token_hex(6)
     beside = place.with_name(f".{place.name}.{token}.new")
     earlier = place.with_name(f".{place.name}.{token}.old")
-    hint = (
-        "name a folder on a disk with room for it, where you may write; what was there is as it was"
-    )
+    hint = "name a folder on a disk with room for it, where you may write; what was there is as it was"
     with (
         explain_errors(OSError, "cannot write the site", context=output, hint=hint),
         _remove_afterwards(beside),
@@ -373,9 +363,7 @@ def dtypes(states: Mapping[str, str]) -> str:
 def dtype_changes(changes: Mapping[str, tuple[str, str]]) -> str:
     """Return ``refused, now native: bfloat16``."""
     words = wording.SHORT
-    return wording.group_words(
-        {n: f"{words[was]}, now {words[now]}" for n, (was, now) in changes.items()}
-    )
+    return wording.group_words({n: f"{words[was]}, now {words[now]}" for n, (was, now) in changes.items()})
 
 
 def targets(systems_of: Mapping[str, Sequence[str]], every: Sequence[str]) -> str:
@@ -435,8 +423,7 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False})
 _OF_ANY_PAGE: dict[str, Callable[..., Any]] = {
     "address": _address,
     "groupby_namespace": lambda listed: [
-        (namespace, list(group))
-        for namespace, group in groupby(listed, key=lambda each: each.name.partition("::")[0])
+        (namespace, list(group)) for namespace, group in groupby(listed, key=lambda each: each.name.partition("::")[0])
     ],
     "label": wording.LABELS.__getitem__,
     # It escapes. Code that scrolls sideways can be reached by keyboard.

@@ -46,9 +46,7 @@ class At(NamedTuple):
 class Sweep:
     """The results of a sweep, read whole."""
 
-    def __init__(
-        self, tables: Mapping[str, list[dict[str, Any]]], about: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, tables: Mapping[str, list[dict[str, Any]]], about: Mapping[str, Any]) -> None:
         """Keep the rows of each table, and what the files say of themselves."""
         self.page_head = about
         self._rows = tables
@@ -63,9 +61,7 @@ class Sweep:
     def models(self) -> Iterator[ModelPage]:
         """Yield a page for every model, by library and name."""
         first = {row["model"]: row for row in self._rows["outcomes"]}
-        for name in sorted(
-            first, key=lambda model: (first[model]["library"], model.casefold(), model)
-        ):
+        for name in sorted(first, key=lambda model: (first[model]["library"], model.casefold(), model)):
             yield self._model(name, first[name])
 
     def listed(self, models: Iterable[ModelPage]) -> Models:

@@ -27,9 +27,7 @@ def build(
             metavar="FOLDER",
         ),
     ],
-    sweep: Annotated[
-        Path | None, flag("Folder of opcheck sweep, for the pages of models.", metavar="FOLDER")
-    ] = None,
+    sweep: Annotated[Path | None, flag("Folder of opcheck sweep, for the pages of models.", metavar="FOLDER")] = None,
     progress: Annotated[ProgressOptions, only("quiet")],
 ) -> int:
     """Write the pages."""

@@ -39,9 +39,7 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
         UsageError: a file that cannot be read, or is no list of models.
         ModelLoadError: a name is none of a model, or a pattern's library is not installed or has nothing that fits.
     """
-    entries = list(
-        {msgspec.json.encode(each): each for text in texts for each in _entries(text)}.values()
-    )
+    entries = list({msgspec.json.encode(each): each for text in texts for each in _entries(text)}.values())
     of_libraries = [each.model for each in entries if library_of(each.model) in LIBRARIES]
     patterns = [text for text in of_libraries if not {*"*?["}.isdisjoint(text)]
     listed = _list_models(list(dict.fromkeys(patterns))) if patterns else {}
@@ -62,13 +60,9 @@ def _entries(text: str) -> Iterator[_ModelEntry]:
         yield _ModelEntry(text)
         return
     path = Path(text)
-    with explain_errors(
-        DocumentError, "cannot read the list of models", context=text, hint="name a file"
-    ):
+    with explain_errors(DocumentError, "cannot read the list of models", context=text, hint="name a file"):
         content = documents.read_text(path)
-    with explain_errors(
-        DocumentError, "not a list of models", context=text, hint=f"each is {_FORM}"
-    ):
+    with explain_errors(DocumentError, "not a list of models", context=text, hint=f"each is {_FORM}"):
         entries = _parse(content, path.suffix)
     yield from (each if isinstance(each, _ModelEntry) else _ModelEntry(each) for each in entries)
 

@@ -67,9 +67,7 @@ def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
     yield from _changes_by_release(summary)
     yield Heading("The most harmful operators of each release")
     yield Lines(
-        (
-            "By models and modes that they stop where no variable is set, then by those that they send to the CPU.",
-        )
+        ("By models and modes that they stop where no variable is set, then by those that they send to the CPU.",)
     )
     for target in reversed(summary.newest.values()):
         yield from _harms(summary, target)

@@ -82,9 +82,7 @@ def answer(request: records.Prepare | records.Measure | records.Control, say: Sa
         return run_forked(lambda: _reply(request), records.Reply, seconds + _GRACE, quiet=True)
     except WorkerError as error:
         if error.kind == "late":
-            return records.EndedProcess(
-                problem="hung", how=f"was ended after {seconds:g} s without a sign"
-            )
+            return records.EndedProcess(problem="hung", how=f"was ended after {seconds:g} s without a sign")
         last = f"; it printed last: {error.printed}" if error.printed else ""
         return records.EndedProcess(problem="died", how=f"{error}{last}")
     finally:
@@ -324,13 +322,9 @@ class _Work:
         stage, kind = _STAGES.get(type(error), "run"), type(error).__name__
         self._miss(map(records.target_name, targets), stage, kind, error.message, error.context)
 
-    def _miss(
-        self, targets: Iterable[str], stage: str, problem: str, message: str, where: str
-    ) -> None:
+    def _miss(self, targets: Iterable[str], stage: str, problem: str, message: str, where: str) -> None:
         self.failures.append(
-            records.MissingVerdict(
-                targets=tuple(targets), stage=stage, problem=problem, message=message, where=where
-            )
+            records.MissingVerdict(targets=tuple(targets), stage=stage, problem=problem, message=message, where=where)
         )
 
     @property
@@ -362,8 +356,7 @@ def _merge_targets(entries: Iterable[_Entry]) -> tuple[_Entry, ...]:
     for entry in entries:
         same.setdefault(msgspec.json.encode(replace(entry, targets=())), []).append(entry)
     return tuple(
-        replace(alike[0], targets=tuple(name for entry in alike for name in entry.targets))
-        for alike in same.values()
+        replace(alike[0], targets=tuple(name for entry in alike for name in entry.targets)) for alike in same.values()
     )
 
 
@@ -451,9 +444,7 @@ def transformers_models(library: ModuleType, pattern: str) -> Iterator[records.M
     names = [
         name
         for name, module in library._class_to_module.items()  # noqa: SLF001 - it lists them unimported
-        if ".modeling_" in f".{module}"
-        and not name.endswith("PreTrainedModel")
-        and fits(name, pattern)
+        if ".modeling_" in f".{module}" and not name.endswith("PreTrainedModel") and fits(name, pattern)
     ]
     for name in sorted(names):
         kind: Any = getattr(library, name, None)

@@ -487,9 +487,7 @@ def _keep(results: Sequence[SweepResult], waiting: dict[str, SweepTask], folder:
     return name
 
 
-def _alone(
-    name: str, waiting: dict[str, SweepTask], folder: Folder, engine: Engine
-) -> list[SweepResult]:
+def _alone(name: str, waiting: dict[str, SweepTask], folder: Folder, engine: Engine) -> list[SweepResult]:
     """Run a model again that ended, or lost its worker, while others ran; what ends now ends because of this model.
 
     Returns:

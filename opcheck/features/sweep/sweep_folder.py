@@ -337,9 +337,7 @@ def _rows_of(table: str, result: SweepResult, headlines: Counter[str]) -> Iterat
             yield *model, *astuple(failure), *attribute(result.model.spec, failure)
 
 
-def _write(
-    path: Path, columns: tuple[Column, ...], rows: Iterator[Row], what: SweepDescription
-) -> int:
+def _write(path: Path, columns: tuple[Column, ...], rows: Iterator[Row], what: SweepDescription) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

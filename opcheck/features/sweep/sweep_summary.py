@@ -49,9 +49,7 @@ class Brought(NamedTuple):
 class Summary:
     """The results of a sweep by model and mode, and by target."""
 
-    def __init__(
-        self, results: Iterable[SweepResult], targets: Sequence[str], modes: Sequence[str]
-    ) -> None:
+    def __init__(self, results: Iterable[SweepResult], targets: Sequence[str], modes: Sequence[str]) -> None:
         self.targets, self.modes = tuple(targets), tuple(modes)
         #: (model, mode) -> headline by target
         self.headlines: dict[tuple[str, str], dict[str, str]] = {}
@@ -61,9 +59,7 @@ class Summary:
         self.seconds = 0.0
         self.captures = 0
         #: target -> operator -> status and kind -> models and modes
-        self._operator_statuses: dict[str, dict[str, _Statuses]] = defaultdict(
-            lambda: defaultdict(dict)
-        )
+        self._operator_statuses: dict[str, dict[str, _Statuses]] = defaultdict(lambda: defaultdict(dict))
         for result in results:
             self._add(result)
 
@@ -101,9 +97,7 @@ class Summary:
         by_family: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for (model, _), headlines in self.headlines.items():
             by_family[self.homes[model]][headlines[target]] += 1
-        return {
-            home: by_family[home] for home in sorted(by_family) if {*by_family[home]} - {_NATIVELY}
-        }
+        return {home: by_family[home] for home in sorted(by_family) if {*by_family[home]} - {_NATIVELY}}
 
     def harms(self, target: str) -> tuple[Harm, ...]:
         """Return the operators by how many models they stop on the target, then by how many they slow."""

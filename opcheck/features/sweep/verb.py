@@ -70,31 +70,19 @@ def command() -> None:
 class SweepOptions(Record, frozen=True, kw_only=True):
     """Options that choose the targets of a sweep, and how it runs."""
 
-    torch: Annotated[
-        tuple[str, ...], Option('Releases: 2.13, ">=2.9", "last 3", all.', metavar="RANGE")
-    ] = ("all",)
-    macos: Annotated[tuple[str, ...], Option("macOS versions, likewise.", metavar="RANGE")] = (
-        "newest",
-    )
+    torch: Annotated[tuple[str, ...], Option('Releases: 2.13, ">=2.9", "last 3", all.', metavar="RANGE")] = ("all",)
+    macos: Annotated[tuple[str, ...], Option("macOS versions, likewise.", metavar="RANGE")] = ("newest",)
     fallback: Annotated[bool, FALLBACK] = False
     newest_known: Annotated[bool, NEWEST_KNOWN] = False
     modes: Annotated[tuple[Mode, ...], Option("Repeatable.", "mode", choices=MODES)] = MODES
-    folder: Annotated[str, Option("Folder of the results.", metavar="FOLDER", action="writes")] = (
-        "sweep"
-    )
+    folder: Annotated[str, Option("Folder of the results.", metavar="FOLDER", action="writes")] = "sweep"
     fresh: Annotated[bool, Option("Delete earlier results in the folder.")] = False
-    small: Annotated[
-        bool, Option("Use fewer layers and experts in library models.", negative="--as-is")
-    ] = True
+    small: Annotated[bool, Option("Use fewer layers and experts in library models.", negative="--as-is")] = True
     jobs: Annotated[int | None, jobs("Parallel processes.  [default: one per core]")] = None
     backend: Annotated[str, Option("Where joblib runs the work.", choices=BACKENDS)] = "local"
-    scheduler: Annotated[
-        str, Option("Scheduler of the cluster: tcp://host:8786.", metavar="ADDRESS")
-    ] = ""
+    scheduler: Annotated[str, Option("Scheduler of the cluster: tcp://host:8786.", metavar="ADDRESS")] = ""
     time_limit: Annotated[float, seconds("Time limit per model and mode.", 120.0)] = 120.0
-    memory_limit: Annotated[
-        float, Option("Memory limit per model.", metavar="GB", above=0, most=MOST_MEMORY)
-    ] = 4.0
+    memory_limit: Annotated[float, Option("Memory limit per model.", metavar="GB", above=0, most=MOST_MEMORY)] = 4.0
 
 
 @verb("models", parent=command)
@@ -140,9 +128,7 @@ def sweep_models(
             timeout=options.time_limit,
             memory=options.memory_limit,
             fresh=options.fresh,
-            interpreter=(lambda spec: interpreter(spec, first, streams.note))
-            if capture.exact
-            else lambda _: "",
+            interpreter=(lambda spec: interpreter(spec, first, streams.note)) if capture.exact else lambda _: "",
         )
         place.begin(todo.about)
         processes = options.jobs or os.cpu_count() or 1
@@ -173,9 +159,7 @@ _REPORT_FORMATS = ("markdown", "html")
 
 @verb("report", parent=command)
 @click.argument("folder", type=click.Path())
-def report(
-    *, folder: str, output: Annotated[OutputOptions, but(format=formats(_REPORT_FORMATS))]
-) -> int:
+def report(*, folder: str, output: Annotated[OutputOptions, but(format=formats(_REPORT_FORMATS))]) -> int:
     """Write the report."""
     _needs("local", "")
     from opcheck.features.sweep.page import render

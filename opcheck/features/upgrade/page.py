@@ -14,9 +14,7 @@ from opcheck.render.summary import HEADLINE_STYLES
 from opcheck.render.wording import list_findings
 
 #: The headlines in a word each, as the grid has them.
-WORDS: dict[str, str] = dict(
-    zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True)
-)
+WORDS: dict[str, str] = dict(zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True))
 _MEANINGS = {
     "native": "runs natively",
     "partly": "runs, partly on the CPU",
@@ -38,9 +36,7 @@ def document(advice: Advice) -> Iterator[Block]:
     smallest = Table(headers, tuple(map(_row, advice.findings)))
     yield from section("The smallest change without each finding", smallest)
     for upgrade in dict.fromkeys(filter(None, (advice.upgrade, advice.newest))):
-        yield from section(
-            f"What {_words(upgrade.change)} brings", Bullets(tuple(list_findings(upgrade.new)))
-        )
+        yield from section(f"What {_words(upgrade.change)} brings", Bullets(tuple(list_findings(upgrade.new))))
     yield Heading(_GRID)
     yield _grid(advice.grid)
     yield Lines(tuple(_legend(advice.grid)))
@@ -74,10 +70,7 @@ def _answer(advice: Advice) -> Iterator[str]:
 def _outcome(upgrade: Upgrade, advice: Advice) -> str:
     new = plural(len(upgrade.new), "new finding") if upgrade.new else "nothing new"
     removed = f"removes {upgrade.removed} of {plural(len(advice.findings), 'finding')}, "
-    return (
-        f"{_words(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; "
-        f"then: {upgrade.headline}"
-    )
+    return f"{_words(upgrade.change)}: {removed * bool(advice.findings)}brings {new}; then: {upgrade.headline}"
 
 
 def _words(change: VersionChange) -> str:

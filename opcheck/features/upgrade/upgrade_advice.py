@@ -187,9 +187,7 @@ class _IndexedReport:
         return not any(here.lines[index] & self.lines[number] for number in self.new(here))
 
 
-def _cell(
-    target: Target, seen: _IndexedReport, here: _IndexedReport, current: Target
-) -> UpgradeCell:
+def _cell(target: Target, seen: _IndexedReport, here: _IndexedReport, current: Target) -> UpgradeCell:
     errors, warnings = seen.errors_and_warnings()
     return UpgradeCell(
         torch=str(target.torch),
@@ -203,9 +201,7 @@ def _cell(
     )
 
 
-def _removal(
-    index: int, here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target
-) -> Removal:
+def _removal(index: int, here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target) -> Removal:
     finding = here.findings[index]
     without = [target for target, there in seen.items() if there.removes(index, here)]
     newer = sorted((each for each in without if _newer(each, current)), key=_versions)
@@ -231,9 +227,7 @@ def _removal(
     )
 
 
-def _best(
-    here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target
-) -> Upgrade | None:
+def _best(here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target) -> Upgrade | None:
     newer = sorted(
         (target for target in seen if _newer(target, current)),
         key=lambda target: _order(target, current),
@@ -244,9 +238,7 @@ def _best(
     return _upgrade(best, here, seen[best], current)
 
 
-def _upgrade(
-    target: Target, here: _IndexedReport, there: _IndexedReport, current: Target
-) -> Upgrade:
+def _upgrade(target: Target, here: _IndexedReport, there: _IndexedReport, current: Target) -> Upgrade:
     removed = sum(there.removes(index, here) for index in here.counted)
     return Upgrade(
         change=change_between(current, target),

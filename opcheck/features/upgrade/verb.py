@@ -44,9 +44,7 @@ def command(
         ),
     ],
     capture: Annotated[CaptureOptions, CAPTURE],
-    releases: Annotated[
-        str, flag("Releases to consider: '>=2.9', 'last 3'.", metavar="RANGE")
-    ] = "all",
+    releases: Annotated[str, flag("Releases to consider: '>=2.9', 'last 3'.", metavar="RANGE")] = "all",
     progress: ProgressOptions,
     color: Annotated[str, COLOR] = "auto",
     output: OutputOptions,

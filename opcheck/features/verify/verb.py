@@ -30,16 +30,12 @@ def command(
     *,
     prediction: str,
     observation: str | None,
-    here: Annotated[
-        bool, Option("Audit the model, run it on this Mac's GPU, and compare.", action="runs")
-    ] = False,
+    here: Annotated[bool, Option("Audit the model, run it on this Mac's GPU, and compare.", action="runs")] = False,
     program: Annotated[
         bool, flag("With --here: the name is a program's file, which runs emulated and observed.")
     ] = False,
     folder: Annotated[str, FOLDER] = KEPT,
-    target: Annotated[
-        TargetOptions, only(fallback="With --here: run with PYTORCH_ENABLE_MPS_FALLBACK=1.")
-    ],
+    target: Annotated[TargetOptions, only(fallback="With --here: run with PYTORCH_ENABLE_MPS_FALLBACK=1.")],
     capture: Annotated[
         CaptureOptions,
         only("config", "dtype", "mode", inputs="Input of a model, as for opcheck audit."),

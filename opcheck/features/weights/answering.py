@@ -227,9 +227,7 @@ def _judge_model(listing: listings.Listing, model: _StoredModel, judge: DtypeJud
     quantization = model.config.get("quantization_config")
     stated = quantization if isinstance(quantization, dict) else None
     names = (tensor.name for file in files for tensor in file.tensors)
-    method = (
-        part_outcomes.method_by_names(names) if stated is None else repository.method_of(stated)
-    )
+    method = part_outcomes.method_by_names(names) if stated is None else repository.method_of(stated)
     if files and files[0].format == "gguf":
         method = ""
     if method and (method in part_outcomes.METHODS or stated is not None):
@@ -247,9 +245,7 @@ def _judge_model(listing: listings.Listing, model: _StoredModel, judge: DtypeJud
     return _JudgedModel(method, tuple(dict.fromkeys(parts)), files)
 
 
-def _with_conversion(
-    part: PartOutcome, method: str, names: Sequence[str], files: Sequence[StoredFile]
-) -> PartOutcome:
+def _with_conversion(part: PartOutcome, method: str, names: Sequence[str], files: Sequence[StoredFile]) -> PartOutcome:
     """Return a part whose way out is a line that converts the file; no cast alone converts values with scales."""
     if part.outcome in WORKS or part.part not in DTYPES:
         return part
@@ -286,9 +282,7 @@ def _cast_by_library(part: PartOutcome, model: _StoredModel, judge: DtypeJudge) 
     return replace(part, outcome="casts", because=because, text="", since="transformers")
 
 
-def _of_files(
-    listing: listings.Listing, models: Sequence[_StoredModel], judge: DtypeJudge
-) -> WeightsAnswer:
+def _of_files(listing: listings.Listing, models: Sequence[_StoredModel], judge: DtypeJudge) -> WeightsAnswer:
     judged = [_judge_model(listing, model, judge) for model in models]
     files = [file for each in judged for file in each.stored]
     worst = max((each.worst for each in judged), key=lambda part: part.rank)

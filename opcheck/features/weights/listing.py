@@ -224,17 +224,13 @@ class HubListing:
 
     def text(self, name: str) -> str:
         """Return a short text, which goes to the hub's own cache."""
-        path = self._ask(
-            lambda hub: hub.hf_hub_download(self._name.repository, name, revision=self._commit)
-        )
+        path = self._ask(lambda hub: hub.hf_hub_download(self._name.repository, name, revision=self._commit))
         return documents.read_text(Path(path), MOST_TEXT)
 
     @contextlib.contextmanager
     def open_header(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
         """Open a file by requests of ranges; its size comes with the first answer."""
-        remote = self._ask(
-            lambda hub: _RemoteFile(hub, self._name.repository, name, self._commit, self._until)
-        )
+        remote = self._ask(lambda hub: _RemoteFile(hub, self._name.repository, name, self._commit, self._until))
         yield open_fetched(remote.fetch, remote.size, _BLOCK), remote.size
 
 

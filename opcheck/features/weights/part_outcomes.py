@@ -29,9 +29,7 @@ UNPACKING: dict[str, Any] = load_shipped(Path(__file__).with_name("unpacking.yam
 #: Kinds of dtype that weights are multiplied in, or cast from.
 _COMPUTES = frozenset({"float8", "sub_byte", "float", "complex"})
 #: What each kind of dtype is cast to where it fails.
-CAST_TO = defaultdict(
-    lambda: "float32", complex="complex64", float8="bfloat16", sub_byte="bfloat16"
-)
+CAST_TO = defaultdict(lambda: "float32", complex="complex64", float8="bfloat16", sub_byte="bfloat16")
 #: Is replaced by the first release that works, if any does.
 _NEWER = "{newer}"
 
@@ -92,9 +90,7 @@ class DtypeJudge:
             return _make_refusal(name, "raises_at_run", refusing)
         return outcome_of("native", dtype=name)
 
-    def _verdict(
-        self, op: str, dtype: str, result: str, target: Target, of: str = "mps"
-    ) -> Verdict:
+    def _verdict(self, op: str, dtype: str, result: str, target: Target, of: str = "mps") -> Verdict:
         return judge(_call(op, dtype, result, of), target, self.lists)
 
     def _block(self, kind: str, loader: str, target: Target) -> PartOutcome:
@@ -102,9 +98,7 @@ class DtypeJudge:
             otherwise = UNPACKING["loaders"][loader]["otherwise"]
             return PartOutcome(part=f"{kind}, {loader}", **otherwise)
         worst = self._worst(UNPACKING["calls"].get(kind, UNPACKING["calls"]["others"]), target)
-        because = (
-            worst.because or "its blocks stay as they are, and each call unpacks them on the GPU"
-        )
+        because = worst.because or "its blocks stay as they are, and each call unpacks them on the GPU"
         evidence = (UNPACKING["loaders"][loader]["evidence"], *worst.evidence)
         return replace(worst, part=f"{kind}, {loader}", because=because, evidence=evidence)
 
@@ -184,9 +178,7 @@ _ACCEPTED = re.compile(
     r"|nn\.parameter\.Parameter|serialization\._get_layout|storage\.(Untyped|Typed)Storage)"
 )
 #: Modules that no checkpoint needs.
-_SYSTEM = frozenset(
-    {"os", "posix", "nt", "subprocess", "sys", "socket", "shutil", "runpy", "builtins", "importlib"}
-)
+_SYSTEM = frozenset({"os", "posix", "nt", "subprocess", "sys", "socket", "shutil", "runpy", "builtins", "importlib"})
 
 
 def method_by_names(names: Iterable[str]) -> str:
@@ -300,9 +292,7 @@ def of_method(
             evidence=where,
         )
     if listed is None:
-        because = f"opcheck has no entry for the method {name}" + (
-            ", whose quantizer refuses no Mac" if check else ""
-        )
+        because = f"opcheck has no entry for the method {name}" + (", whose quantizer refuses no Mac" if check else "")
         return PartOutcome(part=name, outcome="unknown", because=because, evidence=where)
     own = PartOutcome(
         part=name,
@@ -322,16 +312,11 @@ def of_method(
 
 def every_method(judge: DtypeJudge) -> tuple[PartOutcome, ...]:
     """Return what each method becomes: those of the list, and those of the installed transformers."""
-    names = {
-        name.removesuffix("_4bit").removesuffix("_8bit")
-        for name in checks("transformers", judge.target.torch)
-    }
+    names = {name.removesuffix("_4bit").removesuffix("_8bit") for name in checks("transformers", judge.target.torch)}
     return tuple(of_method(name, judge) for name in sorted({*METHODS, *names} - {"gguf"}))
 
 
-def _narrow(
-    listed: StorageMethod, own: PartOutcome, judge: DtypeJudge, dtypes: Iterable[str]
-) -> Iterator[PartOutcome]:
+def _narrow(listed: StorageMethod, own: PartOutcome, judge: DtypeJudge, dtypes: Iterable[str]) -> Iterator[PartOutcome]:
     """Yield what the operators and the dtypes of a method change."""
     if listed.calls:
         part = judge.calls(listed.calls)
@@ -339,9 +324,7 @@ def _narrow(
         since = ", ".join(filter(None, (own.since, part.since and f"torch {part.since}")))
         evidence = (*own.evidence, *part.evidence)
         instead = part.instead or own.instead
-        yield replace(
-            part, part=own.part, because=because, since=since, evidence=evidence, instead=instead
-        )
+        yield replace(part, part=own.part, because=because, since=since, evidence=evidence, instead=instead)
     for part in map(judge.dtype, dtypes if listed.keeps else ()):
         evidence = (*own.evidence, *part.evidence)
         yield replace(part, part=f"{own.part}, {part.part}", evidence=evidence)

@@ -26,9 +26,7 @@ _ANSWERS: dict[str, Any] = {
     **dict.fromkeys(("torch.backends.mps.is_available", "torch.mps.is_available"), True),
     "is_qutlass_available": False,
 }
-_NO_DEVICE = re.compile(
-    r"is_torch_(cuda|xpu|npu|hpu|musa|mlu|neuroncore)_available|torch\.(cuda|xpu)\.is_available"
-)
+_NO_DEVICE = re.compile(r"is_torch_(cuda|xpu|npu|hpu|musa|mlu|neuroncore)_available|torch\.(cuda|xpu)\.is_available")
 _PACKAGE = re.compile(r"is_(\w+)_available")
 _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -119,9 +117,7 @@ def _find_classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield str(key.value), value.id
 
 
-def _check(
-    method: str, file: Path, name: str, library: str, torch: Version
-) -> QuantizerCheck | None:
+def _check(method: str, file: Path, name: str, library: str, torch: Version) -> QuantizerCheck | None:
     """Return the check of a class; None where the file does not define it."""
     tree = library_source.tree(file)
     classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == name]
@@ -135,9 +131,7 @@ def _check(
     machine = _MacAnswers(torch)
     end = machine.run(body[0].body)
     line = end.line if end else body[0].lineno
-    return QuantizerCheck(
-        method, f"{where}:{line}", end.raises if end else "", machine.values.get(_DENSE) is True
-    )
+    return QuantizerCheck(method, f"{where}:{line}", end.raises if end else "", machine.values.get(_DENSE) is True)
 
 
 _DENSE = "self.quantization_config.dequantize"

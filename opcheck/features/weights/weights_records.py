@@ -35,10 +35,7 @@ class PartOutcome(Record, frozen=True, kw_only=True):
     instead: str = ""
     since: Annotated[
         str,
-        note(
-            "the first torch release, or release of a library, that loads or casts it; "
-            "empty: none does"
-        ),
+        note("the first torch release, or release of a library, that loads or casts it; empty: none does"),
     ] = ""
     evidence: tuple[str, ...] = ()
 
@@ -76,9 +73,7 @@ class WeightsMemory(Record, frozen=True, kw_only=True):
 
     loaded: Annotated[int, note("bytes on the GPU after loading")]
     loading: Annotated[int, note("most bytes at once while loading")]
-    smallest_mac: Annotated[
-        int | None, note("GB of the smallest Mac, as Apple sells it; null: none")
-    ]
+    smallest_mac: Annotated[int | None, note("GB of the smallest Mac, as Apple sells it; null: none")]
     macs: Annotated[
         dict[str, bool],
         note("for each size of Mac, whether loading stays within Metal's working set"),
@@ -92,13 +87,9 @@ class WeightsAnswer(Record, frozen=True, kw_only=True):
     source: str
     torch: str
     macos: str
-    format: Annotated[
-        str, note("safetensors, pt, gguf, pt2, onnx, transformers, diffusers, adapter or comfyui")
-    ]
+    format: Annotated[str, note("safetensors, pt, gguf, pt2, onnx, transformers, diffusers, adapter or comfyui")]
     method: Annotated[str, note("of quantization; empty: none")] = ""
-    dtypes: Annotated[
-        dict[str, int], note("elements by dtype of torch, or by the file's own name of a type")
-    ]
+    dtypes: Annotated[dict[str, int], note("elements by dtype of torch, or by the file's own name of a type")]
     outcome: Becomes
     since: str = ""
     text: Annotated[str, note("what a Mac prints, or what happens")] = ""
@@ -106,9 +97,7 @@ class WeightsAnswer(Record, frozen=True, kw_only=True):
     instead: Annotated[str, note("a file, a line or a command that works")] = ""
     bytes: Annotated[int, note("of all tensors in the files")]
     memory: WeightsMemory | None = None
-    parts: Annotated[
-        tuple[PartOutcome, ...], note("what each dtype, method or library comes to")
-    ] = ()
+    parts: Annotated[tuple[PartOutcome, ...], note("what each dtype, method or library comes to")] = ()
     files: tuple[WeightsPart, ...] = ()
     evidence: tuple[str, ...] = ()
     not_checked: tuple[str, ...] = ()

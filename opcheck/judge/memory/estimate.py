@@ -54,8 +54,7 @@ NOTES = (
     "the working sets of Macs are reported ones or estimates (op_lists/macs.yaml)",
 )
 _TRAINING = (
-    "the optimizer's state is counted as from the second step on; gradients as freed before the "
-    "next forward pass"
+    "the optimizer's state is counted as from the second step on; gradients as freed before the next forward pass"
 )
 
 _BROKE_OFF = "the run broke off: what follows may take more"
@@ -64,9 +63,7 @@ _BROKE_OFF = "the run broke off: what follows may take more"
 _Line = tuple[MemoryUse, str, SourceLocation | None, str, Phase]
 
 
-def estimate(
-    trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[RouteKind] = ()
-) -> Memory | None:
+def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[RouteKind] = ()) -> Memory | None:
     """Return the estimate for a trace; None if the trace does not record how long tensors lived.
 
     Args:
@@ -83,9 +80,7 @@ def estimate(
     allocations, pieces, workspaces = _allocations(trace, target, routes)
     kept = (piece.life for piece in pieces if piece.kind == "optimizer")
     state = sum(life.nbytes for life in kept if life.freed is None)
-    sums = [
-        {**at, "optimizer": max(at["optimizer"], state)} for at in sweep(pieces, len(trace.calls))
-    ]
+    sums = [{**at, "optimizer": max(at["optimizer"], state)} for at in sweep(pieces, len(trace.calls))]
     totals = [sum(at.values()) for at in sums]
     peak = highest(totals)
     unlimited = allocations.replay(target)
@@ -152,13 +147,10 @@ def may_run_out(trace: Trace) -> bool:
     return sum(life.nbytes for life in trace.lifetimes) >= least
 
 
-def _convolution_notes(
-    trace: Trace, workspaces: Sequence[int], macs: Sequence[MacFit], asked: int
-) -> Iterator[str]:
+def _convolution_notes(trace: Trace, workspaces: Sequence[int], macs: Sequence[MacFit], asked: int) -> Iterator[str]:
     """Yield a note where the workspaces of convolutions could pass the limit of the Mac that decides."""
     of_convolutions = [
-        nbytes if "convolution" in call.op else 0
-        for call, nbytes in zip(trace.calls, workspaces, strict=True)
+        nbytes if "convolution" in call.op else 0 for call, nbytes in zip(trace.calls, workspaces, strict=True)
     ]
     bound = concurrent(trace.calls, of_convolutions)
     mac = next((mac for mac in reversed(macs) if mac.memory <= asked), macs[0 if asked else -1])
@@ -178,17 +170,13 @@ def _measure_moved(pieces: Sequence[Taken]) -> MemoryPeak:
     return MemoryPeak(phase="move", total=sum(held.values()), held=held)
 
 
-def _peaks(
-    trace: Trace, sums: Sequence[Mapping[MemoryUse, int]], totals: Sequence[int]
-) -> Iterator[MemoryPeak]:
+def _peaks(trace: Trace, sums: Sequence[Mapping[MemoryUse, int]], totals: Sequence[int]) -> Iterator[MemoryPeak]:
     for phase in PHASES[1:]:
         calls = [index for index, call in enumerate(trace.calls) if call.phase == phase]
         if calls:
             at = max(calls, key=totals.__getitem__)
             call = trace.calls[at]
-            yield MemoryPeak(
-                phase=phase, total=totals[at], held=dict(sums[at]), op=call.op, place=_place(call)
-            )
+            yield MemoryPeak(phase=phase, total=totals[at], held=dict(sums[at]), op=call.op, place=_place(call))
 
 
 def _place(call: OpCall) -> GroupLocation:

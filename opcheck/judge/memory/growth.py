@@ -197,9 +197,7 @@ _SHOWN: dict[GrowthKind, tuple[str, str]] = {
 }
 
 
-def growth_of_results(
-    kind: GrowthKind, line: str, operator: str, nbytes: float, seen: int
-) -> MemoryGrowth:
+def growth_of_results(kind: GrowthKind, line: str, operator: str, nbytes: float, seen: int) -> MemoryGrowth:
     """Return the record of a line whose results take more memory with each step or each new size.
 
     Args:

@@ -324,9 +324,7 @@ def not_scaling(first: Trace, second: Trace, sizes: Mapping[str, int]) -> Captur
     broken = next((each for each in (first, second) if not each.complete), None)
     if broken is not None:
         why = broken.problems[-1].message if broken.problems else "the run broke off"
-        message = (
-            f"the model does not run with {text if broken is second else 'its usual inputs'}: {why}"
-        )
+        message = f"the model does not run with {text if broken is second else 'its usual inputs'}: {why}"
     else:
         message = f"the model makes {len(second.calls):,} calls with {text} and {len(first.calls):,} as it is"
     return CaptureError(
@@ -345,8 +343,6 @@ def check_names(ranges: Sequence[DimensionRange], sizes: Mapping[str, int]) -> N
     names = [each.name for each in ranges]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(
-                f"the dimension {name!r} has two ranges", context="--vary", hint="give it one range"
-            )
+            raise UsageError(f"the dimension {name!r} has two ranges", context="--vary", hint="give it one range")
         if name not in sizes:
             raise unknown_dimension(name, sizes)

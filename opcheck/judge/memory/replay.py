@@ -219,9 +219,7 @@ class Allocations:
             # (https://developer.apple.com/documentation/metalperformanceshaders/mpstemporaryimage).
             if index >= 0:
                 allocator.other = max(allocator.other, self._workspaces[index])
-            highest = Replayed(
-                *map(max, highest[:3], (allocator.allocated, allocator.live, allocator.other))
-            )
+            highest = Replayed(*map(max, highest[:3], (allocator.allocated, allocator.live, allocator.other)))
             for storage, _ in temporary:
                 allocator.free(blocks.pop(storage))
         return highest
@@ -247,9 +245,7 @@ def fits(
         limit, low = (int(ratio * figures.nbytes) for ratio in allocations.ratios)
         # Below both, the replay without a limit applies.
         least = min(filter(None, (limit, low)), default=unlimited.allocated + unlimited.other + 1)
-        is_free = (
-            unlimited.allocated + unlimited.other < least and allocations.largest < figures.buffer
-        )
+        is_free = unlimited.allocated + unlimited.other < least and allocations.largest < figures.buffer
         result = unlimited if is_free else allocations.replay(target, figures)
         state: FitState = "fits" if peak <= figures.nbytes else "pressure"
         text = ""

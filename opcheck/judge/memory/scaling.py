@@ -110,10 +110,7 @@ class ScaledRun:
 
     def _find_tensors(self) -> dict[int, tuple[int, int]]:
         """Return for each memory the call and the place of a tensor that fills it in both runs."""
-        sizes = [
-            {life.storage: life.nbytes for life in trace.lifetimes}
-            for trace in (self.first, self._second)
-        ]
+        sizes = [{life.storage: life.nbytes for life in trace.lifetimes} for trace in (self.first, self._second)]
         places: dict[int, tuple[int, int]] = {}
         pairs = zip(self.first.calls, self._second.calls, strict=False)
         for index, (first, second) in enumerate(pairs):
@@ -191,9 +188,7 @@ def _specs(
     scale: Callable[[int, int], int],
 ) -> tuple[TensorSpec, ...]:
     pairs = list(zip(first, second, strict=False))
-    if all(
-        first.shape == second.shape and first.stride == second.stride for first, second in pairs
-    ):
+    if all(first.shape == second.shape and first.stride == second.stride for first, second in pairs):
         return first
     return tuple(
         msgspec.structs.replace(

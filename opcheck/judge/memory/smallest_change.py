@@ -72,9 +72,7 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
     is_single = trace.parameters and trace.parameter_bytes > 3 * trace.parameters
     if training:
         changes += [
-            _step(
-                "checkpointing", "checkpointed activations", "model.gradient_checkpointing_enable()"
-            ),
+            _step("checkpointing", "checkpointed activations", "model.gradient_checkpointing_enable()"),
             _setting("autocast bfloat16", "--autocast bfloat16", autocast="bfloat16"),
         ]
     if is_single and not request.dtype:
@@ -86,9 +84,7 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
     for smaller in sorted({batch // 2, 1} - {0, batch}, reverse=True):
         changes.append(_step(f"batch={smaller}", f"a batch of {smaller}", f"batch={smaller}"))
     if newest.torch > request.target.torch:
-        changes.append(
-            MemoryChange(f"torch {newest.torch}", f"--torch {newest.torch}", lambda r: r.on(newest))
-        )
+        changes.append(MemoryChange(f"torch {newest.torch}", f"--torch {newest.torch}", lambda r: r.on(newest)))
     return changes
 
 
@@ -137,9 +133,7 @@ def _unload(component: str) -> MemoryChange:
         return msgspec.structs.replace(trace, lifetimes=tuple(lives))
 
     words = f"{component.replace('_', ' ')} unloaded"
-    return MemoryChange(
-        words, f"pipeline.{component} = None before the rest is moved", trace=unload
-    )
+    return MemoryChange(words, f"pipeline.{component} = None before the rest is moved", trace=unload)
 
 
 def _denoiser_weights(trace: Trace) -> dict[int, int]:
@@ -167,9 +161,7 @@ def _quantize(kind: str) -> MemoryChange:
     def quantize(trace: Trace) -> Trace:
         weights = _denoiser_weights(trace)
         lives = [
-            msgspec.structs.replace(
-                life, nbytes=weights[life.storage] * bytes_of_block // elements_of_block
-            )
+            msgspec.structs.replace(life, nbytes=weights[life.storage] * bytes_of_block // elements_of_block)
             if life.storage in weights
             else life
             for life in trace.lifetimes

@@ -69,9 +69,7 @@ class Remedy(Record, frozen=True, kw_only=True):
     def page(self) -> str:
         """Return the remedy's page in ``opcheck explain``."""
         offered = ", ".join(f"torch {torch} on macOS {macos}" for torch, macos in self.targets)
-        same = (
-            f"within a relative error of {self.tolerance:g}" if self.tolerance else "no difference"
-        )
+        same = f"within a relative error of {self.tolerance:g}" if self.tolerance else "no difference"
         gradient = f", gradients within {self.gradient:g}" if self.gradient is not None else ""
         proof = (
             f"Held against the original on the CPU, over random shapes and numbers: {same}{gradient}. "
@@ -134,9 +132,7 @@ def for_kind(kind: str, target: Target) -> Remedy | None:
         kind: an operator without its overload (``aten::polar``), or trait/how of an origin (``float64/numpy``).
         target: the Mac.
     """
-    return next(
-        (remedy for remedy in REMEDIES if kind in remedy.kinds and remedy.is_offered(target)), None
-    )
+    return next((remedy for remedy in REMEDIES if kind in remedy.kinds and remedy.is_offered(target)), None)
 
 
 # -- find the remedy that fits a finding, and rewrite the user's own line by it --
@@ -172,9 +168,7 @@ def operator_way_out(op: str, target: Target, text: str = "") -> WayOut:
     """Return the remedy for an operator; for a transform, the remedy of the function that the line calls."""
     base = op.partition(".")[0]
     family = base.removeprefix("aten::_").partition("_")[0]
-    relatives = (
-        kind for remedy in REMEDIES for kind in remedy.kinds if kind.startswith(f"{family}/")
-    )
+    relatives = (kind for remedy in REMEDIES for kind in remedy.kinds if kind.startswith(f"{family}/"))
     matching = [kind for kind in relatives if re.search(rf"\b{kind.partition('/')[2]}\(", text)]
     return way_out((*matching, base), target, text)
 
@@ -198,12 +192,7 @@ def rewritten(remedy: Remedy, line: str) -> str:
             value = ast.get_source_segment(_mark_names(remedy.after), after.value) or ""
             source = ast.get_source_segment(text, node) or ""
             remark = "  #" + remedy.after.partition("  #")[2] if "  #" in remedy.after else ""
-            return (
-                text.replace(
-                    source, fill_pattern(re.sub(rf"{_MARK}(\w+)", r"{\1}", value), names), 1
-                )
-                + remark
-            )
+            return text.replace(source, fill_pattern(re.sub(rf"{_MARK}(\w+)", r"{\1}", value), names), 1) + remark
         statement = tree.body[0]
         if not isinstance(statement, ast.Assign) or statement.value is not node:
             continue

@@ -58,9 +58,7 @@ def complex_normalize(a: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     return centred * torch.rsqrt(power + eps)
 
 
-def complex_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-) -> torch.Tensor:
+def complex_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """``torch.nn.functional.linear`` for complex x and weight, as real products."""
     real, imaginary = weight.unbind(-1)
     x_re, x_im = x.unbind(-1)
@@ -114,10 +112,7 @@ class KeepOnCpu(nn.Module):
     def forward(self, *args: torch.Tensor) -> torch.Tensor:
         """Move in, compute, move out."""
         like = next(value for value in args if value.is_floating_point())
-        there = [
-            value.cpu().to(self.dtype) if value.is_floating_point() else value.cpu()
-            for value in args
-        ]
+        there = [value.cpu().to(self.dtype) if value.is_floating_point() else value.cpu() for value in args]
         made: torch.Tensor = self.module(*there)
         return made.to(like.dtype).to(like.device)
 
@@ -273,9 +268,7 @@ def stft_conv(x: torch.Tensor, window: torch.Tensor, hop: int) -> tuple[torch.Te
     return made[:, :kept], made[:, kept:]
 
 
-def istft_conv(
-    real: torch.Tensor, imaginary: torch.Tensor, window: torch.Tensor, hop: int
-) -> torch.Tensor:
+def istft_conv(real: torch.Tensor, imaginary: torch.Tensor, window: torch.Tensor, hop: int) -> torch.Tensor:
     """``torch.istft(real + 1j * imaginary, n, hop, window=window)`` of [batch, bins, frames]."""
     n = window.shape[-1]
     kept = n // 2 + 1
@@ -289,9 +282,7 @@ def istft_conv(
     frames = torch.cat((real, imaginary), 1)
     summed = torch.nn.functional.conv_transpose1d(frames, kernels.unsqueeze(1), stride=hop)
     ones = torch.ones_like(real[:, :1])
-    envelope = torch.nn.functional.conv_transpose1d(
-        ones, (window * window).view(1, 1, -1), stride=hop
-    )
+    envelope = torch.nn.functional.conv_transpose1d(ones, (window * window).view(1, 1, -1), stride=hop)
     middle = slice(n // 2, summed.shape[-1] - n // 2)
     return (summed[..., middle] / envelope[..., middle]).squeeze(1)
 

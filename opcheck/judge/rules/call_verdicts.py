@@ -95,10 +95,8 @@ def find_transfers(audited: Audited) -> Iterator[Finding]:
     yield finding(
         message=f"the CPU fallbacks make {plural(moved.transfers_to_cpu, 'copy')} to the CPU "
         f"({filesize(moved.bytes_to_cpu)}) and {moved.transfers_to_mps:,} back "
-        f"({filesize(moved.bytes_to_mps)})"
-        + (f" in {plural(len(regions), 'region')}" if regions else ""),
-        hint="fallback calls in a row share no copies: "
-        "one .cpu() before them and one .to('mps') after them copy less",
+        f"({filesize(moved.bytes_to_mps)})" + (f" in {plural(len(regions), 'region')}" if regions else ""),
+        hint="fallback calls in a row share no copies: one .cpu() before them and one .to('mps') after them copy less",
         count=sum(region.calls for region in regions),
     )
 
@@ -132,8 +130,7 @@ def find_lost_digits(audited: Audited) -> Iterator[Finding]:
         for event in run.events:
             if event.kind != "flips":
                 yield finding(
-                    message=f"{event.op}: {event.kind} in {run.dtype}, in {event.elements:,} of "
-                    f"{event.of:,} elements",
+                    message=f"{event.op}: {event.kind} in {run.dtype}, in {event.elements:,} of {event.of:,} elements",
                     hint="scale the inputs, or keep this part in float32",
                     op=event.op,
                     locations=(event.place,),
@@ -306,9 +303,7 @@ def refused_dtype(audited: Audited, group: CallGroup) -> str:
         # A refusal of the capture: its id alone shows that it is about a dtype.
         texts = (name for name in audited.refusals(group) if name.startswith("dtype-"))
         return next(texts, "")
-    about_dtype = statement.id.startswith("dtype-") or (
-        statement.dtypes and not statement.condition
-    )
+    about_dtype = statement.id.startswith("dtype-") or (statement.dtypes and not statement.condition)
     return statement.id if about_dtype else ""
 
 
@@ -350,13 +345,9 @@ def find_opaque_composites(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each such group."""
     for group in audited.groups:
         if _is_not_followed(group.verdict):
-            yield make_finding(
-                group, hint="capture with --tracer dispatch, which follows composites"
-            )
+            yield make_finding(group, hint="capture with --tracer dispatch, which follows composites")
 
 
 def _is_not_followed(verdict: Verdict) -> bool:
     """Return whether the verdict is unknown because the capture did not follow a composite's body."""
-    return verdict.status == "unknown" and any(
-        entry.detail == NOT_FOLLOWED for entry in verdict.evidence
-    )
+    return verdict.status == "unknown" and any(entry.detail == NOT_FOLLOWED for entry in verdict.evidence)

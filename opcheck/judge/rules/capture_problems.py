@@ -47,10 +47,7 @@ def find_lost_gradients(audited: Audited) -> Iterator[Finding]:
             ),
             op=op,
             prints=members[0].message,
-            locations=tuple(
-                GroupLocation.at(problem.location, module=problem.module, count=1)
-                for problem in members
-            ),
+            locations=tuple(GroupLocation.at(problem.location, module=problem.module, count=1) for problem in members),
             count=group.count if group else len(members),
         )
 
@@ -58,9 +55,7 @@ def find_lost_gradients(audited: Audited) -> Iterator[Finding]:
 # -- OC120: the captured run is incomplete, or rests on assumptions --------------------------------
 
 #: the run continues after these
-_ENDS_NOTHING = frozenset(
-    {"gradient_lost", "guess", "hub_kernel", "module_not_called", "quantized", "value_check"}
-)
+_ENDS_NOTHING = frozenset({"gradient_lost", "guess", "hub_kernel", "module_not_called", "quantized", "value_check"})
 
 #: how severe a guess is, and the text for lines that do not choose a way by it.
 _GUESSES: dict[str, tuple[Severity, str]] = {
@@ -69,9 +64,7 @@ _GUESSES: dict[str, tuple[Severity, str]] = {
 }
 
 #: the finding of the call that raised ("call_raised") explains why the program ended
-_OF_OTHER_RULES = (
-    (_ENDS_NOTHING - _GUESSES.keys()) | {"call_raised", "refused"} | OWN_LIMITS | RAISED_ON_A_MAC
-)
+_OF_OTHER_RULES = (_ENDS_NOTHING - _GUESSES.keys()) | {"call_raised", "refused"} | OWN_LIMITS | RAISED_ON_A_MAC
 
 
 @audit_rule("OC120", "error")
@@ -150,11 +143,7 @@ def find_differing_releases(audited: Audited) -> Iterator[Finding]:
     if not trace.differences:
         return
     # The libraries that did not get the target's answers, and whose lines make calls.
-    with_calls = {
-        trace.differing_library(place.location)
-        for group in audited.groups
-        for place in group.locations
-    }
+    with_calls = {trace.differing_library(place.location) for group in audited.groups for place in group.locations}
     libraries = [name for name in trace.differing_libraries if name in with_calls]
     differs = f"; {', '.join(libraries)} may make other calls there" if libraries else ""
     yield finding(
@@ -232,12 +221,8 @@ find_mps_refusals = audit_rule("OC126", "error")(
         {
             "refused_on_mps": _hint_by_answer,
             "not_spawned": _hint_by_answer,
-            "refused_everywhere": lambda _: (
-                "correct the call: a Mac does not take its arguments either"
-            ),
-            "mps_branch": lambda _: (
-                "try another release of the library, or run this call on the CPU"
-            ),
+            "refused_everywhere": lambda _: "correct the call: a Mac does not take its arguments either",
+            "mps_branch": lambda _: "try another release of the library, or run this call on the CPU",
         },
         "mps_branch",
     )
@@ -292,8 +277,7 @@ def find_quantized_weights(audited: Audited) -> Iterator[Finding]:
         begins = _BEGINS.get(problem.answered, _BEGINS[problem.kind]).format(problem.answered)
         yield finding(
             severity=severity,
-            message=f"{begins}: {method.because}; "
-            f"{_OF_KERNELS if problem.kind == 'hub_kernel' else meaning}",
+            message=f"{begins}: {method.because}; {_OF_KERNELS if problem.kind == 'hub_kernel' else meaning}",
             hint=f"instead: {method.instead}",
             prints=method.prints,
         )

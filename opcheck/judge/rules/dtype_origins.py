@@ -128,9 +128,7 @@ def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
 
     def accepts(verdict: Verdict) -> bool:
         # An advised target must take the dtype for certain: a statement that may refuse it excludes the target.
-        return target_change.runs(verdict) and not dtype_flow.effect(
-            verdict, trait, statements, certain=False
-        )
+        return target_change.runs(verdict) and not dtype_flow.effect(verdict, trait, statements, certain=False)
 
     calls = [audited.trace.calls[index] for index in origin.failing]
     change = target_change.smallest_change(calls, audited.target, audited.lists, accepts)
@@ -189,11 +187,7 @@ def _call_in(text: str, names: Collection[str]) -> tuple[str, ast.Call] | None:
             tree = parse(candidate)
         except SyntaxError:
             continue
-        calls = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and _name_called(node.func) in names
-        ]
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _name_called(node.func) in names]
         return (candidate.removesuffix(" pass"), calls[0]) if len(calls) == 1 else None
     return None
 

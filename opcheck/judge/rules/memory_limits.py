@@ -84,15 +84,10 @@ def _report_growth(entries: Sequence[MemoryGrowth], kind: GrowthKind, *, is_seen
     names = and_more(operators, _OPERATORS)
     if kind == "tensors":
         steps = max(each.seen for each in entries)
-        message = (
-            f"{names}: results of {steps} steps exist at once, {total:.3g} MB more with each step"
-        )
+        message = f"{names}: results of {steps} steps exist at once, {total:.3g} MB more with each step"
     elif kind == "buffers":
         sizes = max(each.seen for each in entries)
-        message = (
-            f"{names}: results of {sizes} sizes, whose freed buffers stay cached, {total:.3g} MB "
-            "with each size"
-        )
+        message = f"{names}: results of {sizes} sizes, whose freed buffers stay cached, {total:.3g} MB with each size"
     else:
         graphs = sum(each.graphs for each in entries)
         if is_seen:
@@ -196,9 +191,7 @@ def find_large_tensors(audited: Audited) -> Iterator[Finding]:
         yield _report_tensors(audited.target, limit, effect, calls)
 
 
-def _report_tensors(
-    target: Target, limit: _Limit, effect: str, calls: list[tuple[OpCall, TensorSpec]]
-) -> Finding:
+def _report_tensors(target: Target, limit: _Limit, effect: str, calls: list[tuple[OpCall, TensorSpec]]) -> Finding:
     ops = sorted({call.op for call, _ in calls})
     largest = max((spec for _, spec in calls), key=lambda spec: spec.nbytes)
     places = Counter((call.location, any_layer(call.module), call.phase) for call, _ in calls)

@@ -51,9 +51,7 @@ class Audited:
         pairs = zip(self.trace.calls, self.verdicts, strict=True)
         of_op = (pair for pair in pairs if pair[0].op == group.op)
         calls = [call for call, verdict in of_op if verdict == group.verdict]
-        return smallest_change(
-            calls, self.target, self.lists, lambda verdict: verdict.status == "native"
-        )
+        return smallest_change(calls, self.target, self.lists, lambda verdict: verdict.status == "native")
 
     def matching(self, group: CallGroup, sort: StatementSort) -> tuple[Statement, ...]:
         """Return the limitations, or advisories, that the group matches for certain, the worst first."""
@@ -120,9 +118,7 @@ def audit_rule(code: str, severity: Severity) -> Callable[[AuditCheck], AuditRul
 finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
 
 
-def make_finding(
-    group: CallGroup, severity: Severity | None = None, *, hint: str, remedy: str = ""
-) -> Finding:
+def make_finding(group: CallGroup, severity: Severity | None = None, *, hint: str, remedy: str = "") -> Finding:
     """Return the finding that reports the verdict of one group of calls."""
     verdict = group.verdict
     found = finding(
@@ -160,9 +156,7 @@ def about_all(groups: Sequence[CallGroup], *, hint: str, remedy: str = "") -> Fi
     )
 
 
-def statement_finding(
-    statement: Statement, groups: Sequence[CallGroup], severity: Severity
-) -> Finding:
+def statement_finding(statement: Statement, groups: Sequence[CallGroup], severity: Severity) -> Finding:
     """Return the finding that reports a statement for all groups that match it."""
     ops = sorted({group.op for group in groups})
     text = fill_text(statement.error.text) if statement.error else ""
@@ -180,9 +174,7 @@ def statement_finding(
     )
 
 
-def group_by_cause(
-    groups: Iterable[CallGroup], cause: Callable[[CallGroup], str]
-) -> Collection[list[CallGroup]]:
+def group_by_cause(groups: Iterable[CallGroup], cause: Callable[[CallGroup], str]) -> Collection[list[CallGroup]]:
     """Return the groups of each cause together; a group with an empty cause belongs to none."""
     causes: dict[str, list[CallGroup]] = {}
     for group in groups:

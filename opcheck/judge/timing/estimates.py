@@ -47,9 +47,7 @@ def middle(estimated: TimeEstimate) -> float:
     return Interval(estimated.low_seconds, estimated.high_seconds).middle
 
 
-def estimate(
-    work: Workload, name: str, gpus: Sequence[Gpu], parameters: Parameters
-) -> TimeEstimate:
+def estimate(work: Workload, name: str, gpus: Sequence[Gpu], parameters: Parameters) -> TimeEstimate:
     """Return the estimate of one part of a run for one chip.
 
     Args:
@@ -65,10 +63,7 @@ def estimate(
     floor = min(_least(work, chip, gpu) for gpu in gpus)
     on_cpu, factor = _on_cpu(work, chip, parameters), 2**parameters.cpu_spread
     parts = runs[0].shares()
-    shares = {
-        bound: round(sum(parts[key] for key in parts if key[0] == bound), 3)
-        for bound in TIME_BOUNDS
-    }
+    shares = {bound: round(sum(parts[key] for key in parts if key[0] == bound), 3) for bound in TIME_BOUNDS}
     low, high = min(each.low for each in ends), max(each.high for each in ends)
     # A share of a published rate cannot exceed it: where that cuts the lower side, half as much of the upper side goes.
     cut = min(low / floor, 1.0) if floor else 1.0
@@ -186,10 +181,7 @@ def _compute(row: CallWork, rate: float, parameters: Parameters) -> float:
 def _interval(run: _Run, parameters: Parameters) -> Interval:
     """Return the interval of a part, the wider the more of it the CPU takes."""
     spreads = {"compute": parameters.compute_spread, "memory": parameters.memory_spread}
-    spread = sum(
-        share * spreads.get(bound, parameters.launch_spread)
-        for (bound, _), share in run.shares().items()
-    )
+    spread = sum(share * spreads.get(bound, parameters.launch_spread) for (bound, _), share in run.shares().items())
     ends = run.ends()
     return Interval(ends.low / 2**spread, ends.high * 2**spread)
 
@@ -260,14 +252,10 @@ def _fewer_waits(work: Workload, estimated: TimeEstimate) -> Iterator[str]:
         yield f"fewer than {plural(work.waits, 'wait')} for the GPU{where}"
 
 
-def _half(
-    work: Workload, estimated: TimeEstimate, gpus: Sequence[Gpu], parameters: Parameters
-) -> Iterator[str]:
+def _half(work: Workload, estimated: TimeEstimate, gpus: Sequence[Gpu], parameters: Parameters) -> Iterator[str]:
     """Yield the gain of half precision, if the same calls with half the bytes are estimated as faster."""
     rows = tuple(
-        msgspec.structs.replace(row, dtype="float16", nbytes=row.nbytes // 2)
-        if row.dtype == "float32"
-        else row
+        msgspec.structs.replace(row, dtype="float16", nbytes=row.nbytes // 2) if row.dtype == "float32" else row
         for row in work.rows
     )
     if rows == work.rows:
@@ -278,20 +266,14 @@ def _half(
         yield f"float16 (--dtype float16): about {gain:.1f} times as fast"
 
 
-def _fewer_launches(
-    report: Report, work: Workload, estimated: TimeEstimate, lists: OpLists
-) -> Iterator[str]:
+def _fewer_launches(report: Report, work: Workload, estimated: TimeEstimate, lists: OpLists) -> Iterator[str]:
     if estimated.shares["launch"] < _LARGE_SHARE:
         return
     if work.unit != "token":
         yield f"a larger batch: its {estimated.launches:,} launches stay as many"
     torch = Version.parse(report.target.torch)
     prototype = next((each for each in load_defects() if each.id == "prototype"), None)
-    if (
-        prototype is not None
-        and prototype.torch.until is not None
-        and torch >= prototype.torch.until
-    ):
+    if prototype is not None and prototype.torch.until is not None and torch >= prototype.torch.until:
         yield f"torch.compile, if it works: opcheck compile {report.model} --torch {torch}"
     later = _release_with_metal(report.groups, torch, lists)
     if later is not None:
@@ -299,9 +281,7 @@ def _fewer_launches(
         yield f"torch {line}: Metal kernels in place of MPSGraph for {plural(calls, 'call')}"
 
 
-def _release_with_metal(
-    groups: Sequence[CallGroup], torch: Version, lists: OpLists
-) -> tuple[str, int] | None:
+def _release_with_metal(groups: Sequence[CallGroup], torch: Version, lists: OpLists) -> tuple[str, int] | None:
     """Return the release whose Metal kernels replace most graphs, and for how many calls; None: there is none.
 
     The earliest of several that replace as many.
@@ -312,9 +292,7 @@ def _release_with_metal(
         if Version.parse(release.line) <= torch:
             continue
         calls = sum(
-            group.count
-            for group in graphs
-            if routes(lists).of_operators((group.op,), release.line).kind == "metal"
+            group.count for group in graphs if routes(lists).of_operators((group.op,), release.line).kind == "metal"
         )
         if calls > (best[1] if best else 0):
             best = release.line, calls
@@ -322,18 +300,14 @@ def _release_with_metal(
 
 
 def _the_cpu(estimated: TimeEstimate) -> Iterator[str]:
-    if estimated.cpu_high_seconds * estimated.cpu_low_seconds < (
-        estimated.low_seconds * estimated.high_seconds
-    ):
+    if estimated.cpu_high_seconds * estimated.cpu_low_seconds < (estimated.low_seconds * estimated.high_seconds):
         yield "the CPU of the same Mac, which the estimate puts before its GPU"
 
 
 # -- find the chips that a user chose, and add their estimates to a report -------------------------------------
 
 #: What a report without an estimate of the time does not check, and with it.
-WITHOUT_TIME = (
-    "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured"
-)
+WITHOUT_TIME = "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured"
 _WITH_TIME = "numerical results; memory and time are estimated from the calls, not measured"
 
 TIME = Option("Estimate the time, on every chip without --mac.")

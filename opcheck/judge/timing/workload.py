@@ -58,11 +58,7 @@ def workloads(trace: Trace, calls: Sequence[RoutedCall]) -> tuple[Workload, ...]
 def _parts(trace: Trace, calls: Sequence[RoutedCall]) -> Iterator[_RepeatedPart]:
     """Yield the parts of a run; the part that repeats most comes first."""
     if trace.mode == "train":
-        steady = [
-            each
-            for each in calls
-            if not (each.call.phase == "optimizer" and each.call.op in _STATE)
-        ]
+        steady = [each for each in calls if not (each.call.phase == "optimizer" and each.call.op in _STATE)]
         yield _RepeatedPart("step", "a training step", steady)
         return
     generated = next((found for found in map(_GENERATE.match, trace.called) if found), None)
@@ -133,9 +129,7 @@ def _workload(part: _RepeatedPart) -> Workload:
             tensors = [*copies(call)[0], *copies(call)[1]]
             waits[str(call.location or "")] += 1
         else:
-            tensors = [
-                spec for spec in call.inputs if spec.device == "cpu" and spec.shape and spec.nbytes
-            ]
+            tensors = [spec for spec in call.inputs if spec.device == "cpu" and spec.shape and spec.nbytes]
             if side == "mps" and reason_to_wait(call):
                 waits[str(call.location or "")] += 1
         copied += len(tensors)
@@ -202,7 +196,5 @@ def _moved_bytes(call: OpCall, family: str) -> int:
 def _size(spec: TensorSpec) -> int:
     if 0 not in spec.stride:
         return spec.nbytes
-    repeated = math.prod(
-        size for size, step in zip(spec.shape, spec.stride, strict=False) if not step
-    )
+    repeated = math.prod(size for size, step in zip(spec.shape, spec.stride, strict=False) if not step)
     return spec.nbytes // max(repeated, 1)

@@ -80,9 +80,7 @@ def problem(
 
 def _slack(case: AttentionProblem, value: Tensor) -> Tensor:
     """Return what rounding scores and probabilities in float32 may change, and the result to its dtype."""
-    return case.v.double().abs().amax() * _score_slack(case) + value.abs() * 2 * rounding(
-        case.q.dtype
-    )
+    return case.v.double().abs().amax() * _score_slack(case) + value.abs() * 2 * rounding(case.q.dtype)
 
 
 def _score_slack(case: AttentionProblem) -> Tensor:
@@ -176,9 +174,7 @@ def _first_pass(call: KernelCall) -> Launches:
         largest = largest.masked_fill(largest == -torch.inf, _NO_KEY)
         sums = torch.stack([weight.sum(-1) for weight in weights], -1)
         wide = case.v.double().repeat_interleave(2, 1)
-        values = torch.stack(
-            [weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2
-        )
+        values = torch.stack([weight @ wide[:, :, block] for weight, block in zip(weights, blocks, strict=True)], -2)
         moved = _score_slack(case).expand_as(largest)
         value_slack = (sums * moved)[..., None] * wide.abs().amax() + 1e-4
         value_slack = value_slack + values.abs() * rounding(case.q.dtype)
@@ -198,9 +194,7 @@ def _second_pass(call: KernelCall, dtype: torch.dtype) -> Launches:
     sums = random((heads, queries, _BLOCKS), call.dtype("sums"), 3).abs() + 0.5
     largest[0, 0, 5], sums[0, 0, 5], partials[0, 0, 5] = -torch.inf, 0, 0  # a block without keys
     factors = (largest.double() - largest.double().amax(-1, keepdim=True)).exp()
-    value = (partials.double() * factors[..., None]).sum(-2) / (sums * factors).sum(
-        -1, keepdim=True
-    )
+    value = (partials.double() * factors[..., None]).sum(-2) / (sums * factors).sum(-1, keepdim=True)
     yield Launch({
         "partials": partials, "sums": sums, "maxs": largest
     }, (heads * 1024, queries, 1), {"out": (partials, value, 64 * EPS + value.abs() * rounding(dtype))},

@@ -25,9 +25,7 @@ def _masked_fill(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = torch.where(mask, filler, operand)
     if call["how"] == "strided":
         mask = mask.T.contiguous().T
-    yield call_operator(
-        call, "masked_fill", (operand, value), self=operand, mask=mask, value=filler[0]
-    )
+    yield call_operator(call, "masked_fill", (operand, value), self=operand, mask=mask, value=filler[0])
 
 
 @family(r"flip_(?P<direct>direct_)?(?P<a>\d+bit)")
@@ -67,9 +65,7 @@ def _cat(call: KernelCall, first: torch.dtype, second: torch.dtype) -> Launches:
     source, target = (first, second) if call.types["input"] == call["a"] else (second, first)
     joined = [random((2, rows, 5), source, rows) for rows in (3, 1, 4)]
     if not target.is_signed and source.is_floating_point:
-        joined = [
-            operand.abs() for operand in joined
-        ]  # what a negative number becomes is not specified
+        joined = [operand.abs() for operand in joined]  # what a negative number becomes is not specified
     value = widen(torch.cat([operand.to(target) for operand in joined], 1))
     result = joined[0], value
     yield call_operator(call, "cat", result, dtypes=(target,), tensors=joined, dim=1)
@@ -78,9 +74,7 @@ def _cat(call: KernelCall, first: torch.dtype, second: torch.dtype) -> Launches:
 _PADDED = {"reflection": "reflect", "replication": "replicate"}
 
 
-@family(
-    r"(?P<mode>reflection|replication)_pad(?P<dims>[123])d_(?P<way>forward|backward)_{any}(?:_(?P<i>i32|i64))?"
-)
+@family(r"(?P<mode>reflection|replication)_pad(?P<dims>[123])d_(?P<way>forward|backward)_{any}(?:_(?P<i>i32|i64))?")
 def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
     dims, name = int(call["dims"]), f"{call['mode']}_pad{call['dims']}d"
     # The kernels without a type of their offsets take padding away, too.
@@ -92,9 +86,7 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
         padding = (left, right) * dims
         padded = F.pad(wide, padding, mode=_PADDED[call["mode"]])
         if call["way"] == "forward":
-            yield call_operator(
-                call, name, (operand, padded.detach()), self=operand, padding=padding
-            )
+            yield call_operator(call, name, (operand, padded.detach()), self=operand, padding=padding)
             continue
         upstream = random(padded.shape, dtype, 2)
         (gradient,) = torch.autograd.grad(padded, wide, widen(upstream).to(wide.dtype))
@@ -112,17 +104,13 @@ def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
     if not call["dense"]:
         operand = operand.transpose(0, 2).contiguous().transpose(0, 2)
     result = operand, value
-    yield call_operator(
-        call, "constant_pad_nd", result, self=operand, pad=sides, value=filler.item()
-    )
+    yield call_operator(call, "constant_pad_nd", result, self=operand, pad=sides, value=filler.item())
 
 
 _STEPS = 33
 
 
-def _launch_range(
-    call: KernelCall, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **operand: Any
-) -> Launch:
+def _launch_range(call: KernelCall, value: Tensor, dtype: torch.dtype, slack: Tensor | float, **operand: Any) -> Launch:
     """Return the launch of a range, dense or with every second place of rows of 24; ``given`` are its limits."""
     strided = "ndim" in call.types
     output = fill_untouched((3, 24) if strided else (_STEPS,), dtype)
@@ -137,9 +125,7 @@ def _launch_range(
     }, _STEPS, {"out": (value, wanted, off)})  # fmt: skip
 
 
-@family(
-    r"(?P<op>arange|linspace|logspace)_(?:strided_)?(?P<a>(?!strided|integral)[a-z0-9]+?)(?:_i32|_i64)?"
-)
+@family(r"(?P<op>arange|linspace|logspace)_(?:strided_)?(?P<a>(?!strided|integral)[a-z0-9]+?)(?:_i32|_i64)?")
 def _ranges(call: KernelCall, dtype: torch.dtype) -> Launches:
     operation = call["op"]
     inexact = dtype.is_floating_point or dtype.is_complex
@@ -215,9 +201,7 @@ def _lerp(call: KernelCall, dtype: torch.dtype) -> Launches:
     for name, tensor in tensors.items():
         bound |= {f"{name}_ptr": tensor, f"{name}_strides": strides}
     result = "out_ptr" if "out_ptr" in call.types else "out"
-    grid = {"strided_2d": (columns, rows), "strided_3d": (columns, rows, 1)}.get(
-        call["how"], (start.numel(),)
-    )
+    grid = {"strided_2d": (columns, rows), "strided_3d": (columns, rows, 1)}.get(call["how"], (start.numel(),))
     yield Launch(
         bound, grid,
         {result: (start, value, size.double() * 4 * rounding(dtype))}, group=(1,) * len(grid)
@@ -313,9 +297,7 @@ def _cross(_call: KernelCall, dtype: torch.dtype) -> Launches:
     shape = (5, 3, 7)
     first, second = random(shape, dtype, 1), random(shape, dtype, 2)
     value = torch.linalg.cross(widen(first), widen(second), dim=1)
-    products = torch.linalg.cross(
-        widen(first).abs().double(), -widen(second).abs().double(), dim=1
-    ).abs()
+    products = torch.linalg.cross(widen(first).abs().double(), -widen(second).abs().double(), dim=1).abs()
     rolled = widen(first).abs().roll(1, 1) * widen(second).abs().roll(-1, 1)
     slack = (products + rolled * 2).double() * 4 * rounding(dtype)
     strides = first.stride()

@@ -94,9 +94,7 @@ def _index_copy(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype) 
     places = index.to(index_dtype)
     if "input" not in call.types:
         source = _turn(source) if call["how"] == "strided" else source
-        yield call_operator(
-            call, "index_copy", (operand, value), self=operand, dim=1, index=places, source=source
-        )
+        yield call_operator(call, "index_copy", (operand, value), self=operand, dim=1, index=places, source=source)
         return
     # Up to 2.12 there is a thread for each result, which is a copy or a source's.
     yield Launch({
@@ -126,9 +124,7 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     places = index.to(index_dtype)
     if operation == "add":
         result = operand, value, slack
-        yield call_operator(
-            call, "index_add", result, self=operand, dim=1, index=places, source=source, alpha=2
-        )
+        yield call_operator(call, "index_add", result, self=operand, dim=1, index=places, source=source, alpha=2)
         return
     params = call.struct("params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
         source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
@@ -160,9 +156,7 @@ def _index_select(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
     operand, index = random((3, 9, 5), dtype, 1), torch.tensor([3, 0, 3, 8])
     value = operand.index_select(1, index)
     operand = operand if call["dense"] else _turn(operand)
-    yield call_operator(
-        call, "index_select", (operand, value), self=operand, dim=1, index=index.to(index_dtype)
-    )
+    yield call_operator(call, "index_select", (operand, value), self=operand, dim=1, index=index.to(index_dtype))
 
 
 _ROWS, _COLUMNS, _INNER = 7, 5, 3
@@ -199,9 +193,7 @@ def _index(call: KernelCall) -> Launches:
         indices = rows + torch.tensor([0, 0, 0, 0, 9 * wrong]), columns
         if wrong:
             value[-1] = 0
-        launch = call_operator(
-            call, "index", (operand, value.clone()), self=operand, indices=indices
-        )
+        launch = call_operator(call, "index", (operand, value.clone()), self=operand, indices=indices)
         yield _count_errors(launch, wrong * _INNER)
 
 
@@ -229,9 +221,7 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(call["how"] == "serial_")
     try:
-        launch = call_operator(
-            call, "index_put", result, self=operand, indices=picked, values=source, accumulate=adds
-        )
+        launch = call_operator(call, "index_put", result, self=operand, indices=picked, values=source, accumulate=adds)
     finally:
         torch.use_deterministic_algorithms(before)
     yield _count_errors(launch, 0)

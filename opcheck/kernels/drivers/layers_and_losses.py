@@ -141,9 +141,7 @@ def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
     for reduction in (0, 1):
         loss = value if not reduction else value.sum() / total.double()
         upstream = random((1,) if reduction else target.shape, dtype, 3)
-        gradient = torch.autograd.grad(
-            loss, wide, upstream.double().view(loss.shape), retain_graph=True
-        )[0]
+        gradient = torch.autograd.grad(loss, wide, upstream.double().view(loss.shape), retain_graph=True)[0]
         result = operand, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype))
         yield call_operator(
             call, "nll_loss2d_backward", result, **shared, grad_output=upstream, total_weight=total, reduction=reduction
@@ -190,30 +188,22 @@ _TARGET_LENGTHS, _INPUT_LENGTHS = (4, 2, 3), (12, 7, 9)
 
 def _sum_paths(logs: Tensor, targets: Tensor) -> Tensor:
     """Return the logarithms of the sums over all paths that end at a time and a place of a target with blanks."""
-    alpha: Tensor = torch.ops.aten._ctc_loss(
-        logs.double(), targets, _INPUT_LENGTHS, _TARGET_LENGTHS, _BLANK
-    )[1]
+    alpha: Tensor = torch.ops.aten._ctc_loss(logs.double(), targets, _INPUT_LENGTHS, _TARGET_LENGTHS, _BLANK)[1]
     times, places = torch.arange(alpha.shape[1])[:, None], torch.arange(alpha.shape[2])
-    inputs, labels = (
-        torch.tensor(each)[:, None, None] for each in (_INPUT_LENGTHS, _TARGET_LENGTHS)
-    )
+    inputs, labels = (torch.tensor(each)[:, None, None] for each in (_INPUT_LENGTHS, _TARGET_LENGTHS))
     return alpha.where((times < inputs) & (places <= 2 * labels), -torch.inf)
 
 
 def _turn(rows: Tensor, lengths: Iterable[int]) -> Tensor:
     """Return rows whose first places, so many of each, are in reverse order."""
-    return torch.stack(
-        [torch.cat([row[:n].flip(0), row[n:]]) for row, n in zip(rows, lengths, strict=True)]
-    )
+    return torch.stack([torch.cat([row[:n].flip(0), row[n:]]) for row, n in zip(rows, lengths, strict=True)])
 
 
 def _ctc(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Return logarithms of probabilities (time, batch, label), and the sums from the front and from the back."""
     logs = random((_TIMES, len(_TARGETS), _LABELS), torch.float32, 1).log_softmax(-1).to(dtype)
     targets = torch.tensor(_TARGETS)
-    back = _sum_paths(
-        _turn(logs.transpose(0, 1), _INPUT_LENGTHS).transpose(0, 1), _turn(targets, _TARGET_LENGTHS)
-    )
+    back = _sum_paths(_turn(logs.transpose(0, 1), _INPUT_LENGTHS).transpose(0, 1), _turn(targets, _TARGET_LENGTHS))
     places = [2 * length + 1 for length in _TARGET_LENGTHS]
     back = _turn(_turn(back, _INPUT_LENGTHS).transpose(1, 2), places).transpose(1, 2)
     return logs, _sum_paths(logs, targets), back.contiguous()
@@ -271,9 +261,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
         expected = {"grad": (logs, gradient, scale.expand(gradient.shape))}
     elif step:
         bound["log_beta"] = fill_untouched(beta.shape, dtype)
-        bound["log_beta"][
-            1:, -1
-        ] = -torch.inf  # not written behind a short input, and never read there
+        bound["log_beta"][1:, -1] = -torch.inf  # not written behind a short input, and never read there
         expected = {"log_beta": (logs, beta, beta.abs().nan_to_num(0, 0, 0) * off)}
     else:
         expected = {
@@ -286,9 +274,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
 # Softmax and norms are called by SoftMax.mm, LayerNorm.mm and RMSNorm.mm there.
 
 
-@family(
-    r"(?P<log>log_)?softmax_(?P<how>row_|strided_)?(?:(?P<step>partial|finalize)_)?{any}_(?:u32|u64)"
-)
+@family(r"(?P<log>log_)?softmax_(?P<how>row_|strided_)?(?:(?P<step>partial|finalize)_)?{any}_(?:u32|u64)")
 def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for the middle dimension, in one step or two: the largest value and the sum of each chunk, then the result.
 
@@ -303,9 +289,7 @@ def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
         each = chunk if step else length
         chunks = [part.double() for part in torch.split(operand, each, 1)]
         largest = torch.stack([part.amax(1) for part in chunks], -1)
-        sums = torch.stack(
-            [(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1
-        )
+        sums = torch.stack([(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1)
         partials = torch.stack([largest, sums], -1)  # of a row, a column and a chunk
         bound = {"input": operand, "partials": partials.float(), "params": call.struct(
             "params", dim_size=length, num_rows=rows * inner, inner_size=inner, chunk_size=each, n_chunks=len(chunks),

@@ -32,9 +32,7 @@ def _size(values: Tensor) -> Tensor:
     return torch.view_as_real(values).abs().sum(-1) if values.is_complex() else values.abs()
 
 
-def _swap_rows(
-    matrices: Tensor, pivots: Tensor, columns: Sequence[int] | slice, *, backwards: bool = False
-) -> Tensor:
+def _swap_rows(matrices: Tensor, pivots: Tensor, columns: Sequence[int] | slice, *, backwards: bool = False) -> Tensor:
     """Return matrices with pairs of rows swapped in some columns, by pivots that count from zero."""
     swapped = matrices.clone()
     for matrix, order in zip(swapped, pivots.tolist(), strict=True):
@@ -71,9 +69,7 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for two ranges of columns around the factored columns; the host begins at multiples of four."""
     (m, n), start, count = (80, 90), 8, 20
     operand = random((_BATCH, m, n), dtype, 1)
-    picked = torch.randint(
-        0, m - start - count, (_BATCH, count), generator=torch.Generator().manual_seed(1)
-    )
+    picked = torch.randint(0, m - start - count, (_BATCH, count), generator=torch.Generator().manual_seed(1))
     ranges = [*range(start), *range(start + count, n)]
     order = torch.arange(m).repeat(_BATCH, 1)
     order[:, start : start + count] = picked + torch.arange(count) + start
@@ -85,9 +81,7 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (operand, widen(value))}, group=(256, 1, 1))  # fmt: skip
 
 
-@family(
-    r"trsm(?:Panel|DiagSolve)LU_{wide}_(?:(?P<size>\d+)|(?P<side>lower|upper)_(?P<unit>unit|nonunit))"
-)
+@family(r"trsm(?:Panel|DiagSolve)LU_{wide}_(?:(?P<size>\d+)|(?P<side>lower|upper)_(?P<unit>unit|nonunit))")
 def _lu_triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Solve a triangular block on the diagonal, of the largest and of a smaller size, for the columns to its right."""
     size, lower, m, start = int(call["size"] or 32), call["side"] != "upper", 60, 4
@@ -176,9 +170,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     row_of = [matrix[start + column, panel] for matrix in operand]
     if call["step"] == "Update":
         value = wide.clone()
-        factors = (
-            value[:, searched:, start + column] / value[:, start + column, start + column, None]
-        )
+        factors = value[:, searched:, start + column] / value[:, start + column, start + column, None]
         value[:, searched:, start + column] = factors
         right = slice(start + column + 1, start + 32)
         value[:, searched:, right] -= factors[..., None] * value[:, start + column, None, right]
@@ -193,9 +185,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     chosen = sizes.argmax(1) + column
     parts = [part.split(20) for part in sizes]
     largest = [torch.stack([part.amax() for part in each]).float() for each in parts]
-    places = [
-        [int(part.argmax()) + 20 * i + column for i, part in enumerate(each)] for each in parts
-    ]
+    places = [[int(part.argmax()) + 20 * i + column for i, part in enumerate(each)] for each in parts]
     order = torch.arange(m).repeat(_BATCH, 1)
     order[:, start + column] = start + chosen
     value = _swap_rows(wide, order, panel)
@@ -208,9 +198,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     )  # fmt: skip
 
 
-def _scratch(
-    largest: list[Tensor], places: list[list[int]], rows: list[Tensor], width: int
-) -> Tensor:
+def _scratch(largest: list[Tensor], places: list[list[int]], rows: list[Tensor], width: int) -> Tensor:
     """Return LUStreamScratch of each matrix: the largest of each part, where it is, the pivot's row."""
     size = _STREAM * 8 + 32 * width
     memory = torch.zeros((len(rows), size), dtype=torch.uint8)
@@ -349,9 +337,7 @@ def _below_diagonal(call: KernelCall) -> Launches:
             operand[:, top, top].mH, operand[:, rest, top], upper=True, left=False
         )
         groups, threads = (_BATCH, -(-(size - block) // 32)), (128, 1, 1)
-        yield _cholesky(
-            call, operand, value, block, 0, groups, threads if call["how"] else (32, 8, 1)
-        )
+        yield _cholesky(call, operand, value, block, 0, groups, threads if call["how"] else (32, 8, 1))
 
 
 @family(r"applySYRK(?P<form>[LU])_{wide}")

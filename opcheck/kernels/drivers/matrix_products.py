@@ -16,9 +16,7 @@ def _product(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return first @ second, first.abs().double() @ second.abs().double()
 
 
-def _scaled_sum(
-    product: tuple[Tensor, Tensor], bias: Tensor, beta: float = 3
-) -> tuple[Tensor, Tensor]:
+def _scaled_sum(product: tuple[Tensor, Tensor], bias: Tensor, beta: float = 3) -> tuple[Tensor, Tensor]:
     """Return two times a product plus a multiple of the bias, and the same of the absolute values."""
     value, size = product
     return 2 * value + beta * widen(bias), 2 * size + beta * widen(bias).abs()

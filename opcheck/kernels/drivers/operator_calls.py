@@ -62,8 +62,7 @@ def call_operator(
     """
     dtypes = dtypes or [each[0].dtype if each else torch.bool for each in results]
     outputs = tuple(
-        torch.empty(each[1].shape if each else (0,), dtype=dtype)
-        for each, dtype in zip(results, dtypes, strict=True)
+        torch.empty(each[1].shape if each else (0,), dtype=dtype) for each, dtype in zip(results, dtypes, strict=True)
     )
     bound = bindings.bind(HostCall(None, name, arguments, outputs), _OneKernel(call.kernel))
     expected: dict[str, Result] = {}
@@ -80,14 +79,10 @@ def call_operator(
     assert isinstance(last, HostLaunch)
     nothing = torch.empty(0)  # at address 0, as the host binds nothing
     memory = {key: nothing if held is None else held for key, held in last.memory.items()}
-    return Launch(
-        {**memory, "kept": last.kept}, last.threads, expected, last.group, derived=derived
-    )
+    return Launch({**memory, "kept": last.kept}, last.threads, expected, last.group, derived=derived)
 
 
-def _read(
-    result: Tensor, after: Sequence[HostWork | HostLaunch]
-) -> Callable[[Mapping[str, Tensor]], Tensor]:
+def _read(result: Tensor, after: Sequence[HostWork | HostLaunch]) -> Callable[[Mapping[str, Tensor]], Tensor]:
     """Return a function that does the host's work after the launch, and returns the result."""
 
     def read(_bound: Mapping[str, Tensor]) -> Tensor:

@@ -50,9 +50,7 @@ _NUMBERS = {
 }
 
 
-def _compute_step(
-    lists: Mapping[str, Tensor], rates: Mapping[str, float], kind: str
-) -> dict[str, Tensor]:
+def _compute_step(lists: Mapping[str, Tensor], rates: Mapping[str, float], kind: str) -> dict[str, Tensor]:
     """Return the lists after one step of the CPU's own fused optimizer, in double."""
     name, _, variant = kind.partition("_")
     wide = [[tensor.double()] for tensor in lists.values()] + ([] if variant else [[]])
@@ -66,9 +64,7 @@ def _compute_step(
     return {key: tensors[0] for key, tensors in zip(lists, wide, strict=False) if key != "grads"}
 
 
-@family(
-    r"fused_(?P<kind>adamw?(?:_amsgrad)?|sgd(?:_momentum)?)_{float}(?:_(?P<b>float|half|bfloat))?"
-)
+@family(r"fused_(?P<kind>adamw?(?:_amsgrad)?|sgd(?:_momentum)?)_{float}(?:_(?P<b>float|half|bfloat))?")
 def _optimizers(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with two tensors; the second has two parts."""
     fields = call.fields("args")

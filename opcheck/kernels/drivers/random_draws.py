@@ -83,9 +83,7 @@ def _draw(operation: str, words: Tensor) -> tuple[Tensor, Tensor]:
     if operation in {"normal", "log_normal"}:
         value = first + second * _pairs(words)
         slack = 32 * EPS * (1 + value.abs())
-        return (
-            (value.exp(), value.exp() * slack * 2) if operation == "log_normal" else (value, slack)
-        )
+        return (value.exp(), value.exp() * slack * 2) if operation == "log_normal" else (value, slack)
     if operation == "exponential":
         uniform = uniform.clamp(max=1 - EPS)
         value = -(1 - uniform).log() / first
@@ -160,9 +158,7 @@ def _dropout(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand, kept, scale = random((_COUNT,), dtype, 1), 0.7, 1 / 0.7
     mask = _uniform(words).flatten()[:_COUNT] < torch.tensor(kept)
     value = widen(operand) * scale * mask
-    bound = _bind(
-        mask=mask.clone(), input=operand, grad_output=operand, params=(kept, scale), scale=scale
-    )
+    bound = _bind(mask=mask.clone(), input=operand, grad_output=operand, params=(kept, scale), scale=scale)
     result, grid = ("output", len(words)) if call["way"] == "fwd" else ("grad_input", _COUNT)
     if call["way"] == "fwd":
         bound["mask"] = ~mask
@@ -181,9 +177,7 @@ _REJECTING: dict[str, tuple[dict[str, float], float, float]] = {
 @family(r"(?P<op>standard_gamma|poisson|standard_binomial)_{float}")
 def _rejecting(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand, mean, deviation = _REJECTING[call["op"]]
-    bound = _bind() | {
-        name: torch.full((_COUNT,), value, dtype=dtype) for name, value in operand.items()
-    }
+    bound = _bind() | {name: torch.full((_COUNT,), value, dtype=dtype) for name, value in operand.items()}
     value = torch.full((_COUNT,), mean, dtype=torch.float64)
     yield Launch(bound, _COUNT, {"output": (value, value, 10 * deviation)}, group=32)
 
@@ -246,9 +240,7 @@ def _islands(call: KernelCall, dtype: torch.dtype) -> Launches:
     keys = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
     data, start = list(range(count)), 0
     for length in lengths:
-        data[start : start + length] = _shuffle(
-            data[start : start + length], _stream(_OFFSET + start)
-        )
+        data[start : start + length] = _shuffle(data[start : start + length], _stream(_OFFSET + start))
         start += length
     value = torch.tensor(data)
     yield Launch({

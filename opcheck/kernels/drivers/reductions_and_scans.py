@@ -202,10 +202,7 @@ def _reduction_forms(call: KernelCall) -> Launches:
     partial = call["a"] == "p1"  # the first of two passes: a value and its place for each part
     source = call["b" if partial else "a"]
     references = _REDUCED | _FLAT if call["form"].startswith("flat") else _REDUCED
-    if (
-        operation not in references
-        or not {"input", "val_out" if partial else "output"} <= call.types.keys()
-    ):
+    if operation not in references or not {"input", "val_out" if partial else "output"} <= call.types.keys():
         raise Unfit(f"no reference for the reduction {operation}")
     batch, width = _EXTENTS.get(named, (2, 3))
     for length in form.lengths:
@@ -233,9 +230,7 @@ def _reduction_forms(call: KernelCall) -> Launches:
         if partial:
             largest = (operand.amax if operation == "argmax" else operand.amin)(-1)
             expected = {"val_out": (operand, widen(largest)), "idx_out": (operand, value)}
-        yield Launch(
-            bound, form.threads(batch, width), expected, group=form.group, derived=result["derived"]
-        )
+        yield Launch(bound, form.threads(batch, width), expected, group=form.group, derived=result["derived"])
 
 
 # The scans are called by aten/src/ATen/native/mps/operations/ScanKernel.mm.
@@ -367,9 +362,7 @@ def _block_sums(call: KernelCall) -> Launches:
         }, (256, 3, 1), {"block_sums": (operand, value, slack)}, group=(256, 1, 1))  # fmt: skip
 
 
-@family(
-    r"(?P<op>cumsum|cumprod)_(?:contig_decoupled|strided_decoupled_(?P<width>\d+)_(?P<each>\d+))_{word}"
-)
+@family(r"(?P<op>cumsum|cumprod)_(?:contig_decoupled|strided_decoupled_(?P<width>\d+)_(?P<each>\d+))_{word}")
 def _scans_with_look_back(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call in tiles that wait for those before them, which a launch in ascending order never makes them do."""
     operation, width = call["op"], int(call["width"] or 1)

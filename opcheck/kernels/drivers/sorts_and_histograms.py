@@ -72,9 +72,7 @@ def _keys(operand: Tensor, *, down: bool) -> Tensor:
     """Return the unsigned integers, in int64, whose order is that of the values; without NaN."""
     bits = 8 * operand.element_size()
     every = (1 << bits) - 1
-    raw = (
-        operand.view(torch.uint8) if operand.dtype == torch.bool else operand.view(_BITS[bits // 8])
-    )
+    raw = operand.view(torch.uint8) if operand.dtype == torch.bool else operand.view(_BITS[bits // 8])
     raw = raw.long() & every
     if operand.dtype.is_floating_point:
         keys = torch.where(raw >> (bits - 1) > 0, ~raw & every, raw | 1 << (bits - 1))
@@ -206,9 +204,7 @@ def _long_sort(call: KernelCall, dtype: torch.dtype) -> Launches:
     for down in (False, True):
         operand = random((2, blocks * block), dtype, threads)
         held = _keys(operand, down=down) if call["key"] else operand
-        order = torch.sort(
-            held.reshape(2, blocks, block), descending=down and not call["key"], stable=True
-        )
+        order = torch.sort(held.reshape(2, blocks, block), descending=down and not call["key"], stable=True)
         bound = {
             "desc": down, "inp": operand, "size": 3 * block, "strides": (1, 3 * block), "dims": (2 * block, 2, 2, 0),
             "sel": (0, chosen)
@@ -311,17 +307,13 @@ def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
     median = operand.sort().values[(count - 1) // 2]
     for number in range(passes):
         digits = keys[:, number]
-        histogram = torch.cat(
-            [torch.bincount(digits[left], minlength=256), torch.zeros(1, dtype=torch.int64)]
-        )
+        histogram = torch.cat([torch.bincount(digits[left], minlength=256), torch.zeros(1, dtype=torch.int64)])
         bound = {
             "out": output, "state": state, "hist": histogram.int(), "numel": count, "first_pass": number == 0,
             "last_pass": number == passes - 1, "ignore_nan": False
         }  # fmt: skip
         chosen = keys[operand == median][0]
-        prefix = int.from_bytes(
-            bytes(chosen[: number + 1].tolist()).rjust(8, b"\0"), "big", signed=True
-        )
+        prefix = int.from_bytes(bytes(chosen[: number + 1].tolist()).rjust(8, b"\0"), "big", signed=True)
         expected: dict[str, Result] = {"state": (operand, torch.tensor([prefix]))}
         if number == passes - 1:
             expected["out"] = (operand, widen(median)[None], 0.0)

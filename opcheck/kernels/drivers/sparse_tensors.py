@@ -118,9 +118,7 @@ def _coalesce(_call: KernelCall, dtype: torch.dtype) -> Launches:
     count = int(firsts.sum())
     wide = widen(operand)
     value = torch.zeros(count, _COLUMNS, dtype=wide.dtype).index_add(0, unique, wide)
-    terms = torch.zeros(count, _COLUMNS, dtype=torch.float64).index_add(
-        0, unique, wide.abs().double()
-    )
+    terms = torch.zeros(count, _COLUMNS, dtype=torch.float64).index_add(0, unique, wide.abs().double())
     yield Launch({
         "flat_indices": flat, "indices": indices, "in_values": operand, "is_unique": firsts,
         "output_positions": places.int(), "nnz": _COUNT, "value_size": _COLUMNS, "sparse_dim": 2, "total_unique": count

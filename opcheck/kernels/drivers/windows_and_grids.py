@@ -65,9 +65,7 @@ def _resize(wide: Tensor, target: tuple[int, ...], mode: str, *, corners: bool) 
     return F.interpolate(wide, target, mode=_MODES[mode][0], **flags)
 
 
-@family(
-    r"upsample_(?P<mode>(?!\w*backward)\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)"
-)
+@family(r"upsample_(?P<mode>(?!\w*backward)\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)")
 def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
     if call["mode"] not in _MODES:
         raise Unfit(f"the mode {call['mode']} is not driven")
@@ -82,14 +80,10 @@ def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
         # Integers are computed in fixed point, and rounded once a dimension: by how much is not agreed on.
         whole = not dtype.is_floating_point and not mode.startswith("nearest")
         result = operand, value, dims / 2 if whole else 2e-5
-        launch = call_operator(
-            call, _RESIZED[call["mode"]], result, self=operand, align_corners=corners
-        )
+        launch = call_operator(call, _RESIZED[call["mode"]], result, self=operand, align_corners=corners)
         if whole:
             (name, read), *_ = launch.derived.items()
-            launch = msgspec.structs.replace(
-                launch, derived={name: lambda bound, read=read: read(bound).float()}
-            )
+            launch = msgspec.structs.replace(launch, derived={name: lambda bound, read=read: read(bound).float()})
         yield launch
 
 
@@ -146,9 +140,7 @@ def _conv1d(call: KernelCall, dtype: torch.dtype) -> Launches:
     for stride, padding, dilation in ((1, 2, 1), (2, 1, 3)):
         operand, weight = random((2, 3, 45), dtype, 1), random((6, 1, 4), dtype, 2)
         bias = random((6,), dtype, 3)
-        value, size = _convolve(
-            operand, weight, bias, stride=stride, padding=padding, dilation=dilation
-        )
+        value, size = _convolve(operand, weight, bias, stride=stride, padding=padding, dilation=dilation)
         flat = (operand[:, :, None], weight[:, :, None], value[:, :, None])
         params = call.struct("p",
             **_geometry(*flat, stride=(1, stride), padding=(0, padding), dilation=(1, dilation)))  # fmt: skip
@@ -345,9 +337,7 @@ def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
     dims, mode = int(call["dims"]), call["mode"] or "bilinear"
     for corners in (False, True):
         operand, grid = _image_and_grid(dims, dtype)
-        value = F.grid_sample(
-            operand.double(), grid.double(), mode, call["pad"], align_corners=corners
-        )
+        value = F.grid_sample(operand.double(), grid.double(), mode, call["pad"], align_corners=corners)
         params = call.struct("params", **_params(operand, grid, value, corners=corners))
         threads = value.numel() // (value.shape[1] if dims == 2 else 1)
         yield Launch({
@@ -365,10 +355,7 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     modes = [call["mode"]] if call["mode"] else _INTERPOLATIONS[:2]
     paddings = [call["pad"]] if call["pad"] else _PADDINGS
     for mode, padding, corners in (
-        (mode, padding, corners)
-        for mode in modes
-        for padding in paddings
-        for corners in (False, True)
+        (mode, padding, corners) for mode in modes for padding in paddings for corners in (False, True)
     ):
         operand, grid = _image_and_grid(dims, dtype)
         wide, places = operand.double().requires_grad_(), grid.double().requires_grad_()
@@ -398,9 +385,7 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
 # Scattered: a thread for each place of the result, which adds to zeros.
 
 
-@family(
-    rf"upsample_(?P<mode>{'|'.join(_MODES)})_backward_(?P<a>float|half|bfloat)(?P<gathered>_u(?:32|64))?"
-)
+@family(rf"upsample_(?P<mode>{'|'.join(_MODES)})_backward_(?P<a>float|half|bfloat)(?P<gathered>_u(?:32|64))?")
 def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     (mode, dims) = _MODES[call["mode"]]
     for shape, target, corners in (

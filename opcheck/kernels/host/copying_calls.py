@@ -51,9 +51,7 @@ def bind_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
 def bind_triangle(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind tril and triu (TriangularOps.mm): a thread an element."""
     source, out = call.arguments["self"], empty_like(call.outputs[0])
-    turned = [
-        tuple(reversed(each)) for each in (out.shape, out.stride(), source.stride())
-    ]  # innermost first
+    turned = [tuple(reversed(each)) for each in (out.shape, out.stride(), source.stride())]  # innermost first
     bound = {
         "inp": source, "out": out, "sizes": turned[0], "out_strides": turned[1], "inp_strides": turned[2],
         "k_ndim": (call.arguments["diagonal"], out.dim()),

@@ -17,9 +17,7 @@ from opcheck.kernels.launch import Launch
 #: Metal's word for each dtype.
 _METAL: dict[str, str] = {
     "float8_e4m3fn": "float8_e4m3fn",
-    **{
-        dtype: word for word, dtype in WORDS.items() if word not in WORDS.values() or word == "bool"
-    },
+    **{dtype: word for word, dtype in WORDS.items() if word not in WORDS.values() or word == "bool"},
 }
 
 
@@ -174,14 +172,10 @@ def launch(
     """
     each = (threads,) if isinstance(threads, int) else threads
     of_group = (group,) if isinstance(group, int) else group
-    memory: dict[str, Tensor | None] = {
-        name: None for name, value in bound.items() if value is None
-    }
+    memory: dict[str, Tensor | None] = {name: None for name, value in bound.items() if value is None}
     memory |= launching.bind(kernel, Launch(bound, each, {}, of_group, shared or {}))
     if lacking := {argument.name for argument in kernel.buffers} - memory.keys():
-        raise UnboundError(
-            f"{kernel.name}: nothing is known of its arguments {', '.join(sorted(lacking))}"
-        )
+        raise UnboundError(f"{kernel.name}: nothing is known of its arguments {', '.join(sorted(lacking))}")
     return HostLaunch(kernel, memory, each, of_group, kept)
 
 

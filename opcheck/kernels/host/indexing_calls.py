@@ -48,9 +48,7 @@ def copy_before(source: Tensor, output: Tensor) -> tuple[Tensor, HostWork]:
 
     Behind the result are zeros, as an allocator leaves them: atomics of small dtypes take whole words.
     """
-    reach = 1 + sum(
-        (size - 1) * step for size, step in zip(output.shape, output.stride(), strict=True)
-    )
+    reach = 1 + sum((size - 1) * step for size, step in zip(output.shape, output.stride(), strict=True))
     memory = pad_words(torch.zeros(max(reach, 1), dtype=output.dtype))
     out = memory.as_strided(output.shape, output.stride())
     return out, HostWork(lambda: out.copy_(source))
@@ -293,9 +291,7 @@ def bind_index_copy(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "slice_numel": math.prod(sizes), "indices_stride": index.stride(0),
     }  # fmt: skip
     grid = (_inner(out, dim), index.numel(), math.prod(out.shape[:dim]))
-    started = launch(
-        release.first(name), bound, grid if dense else source.numel(), (1, 1, 1) if dense else 1
-    )
+    started = launch(release.first(name), bound, grid if dense else source.numel(), (1, 1, 1) if dense else 1)
     return BoundCall((fill, started), (out,))
 
 

@@ -165,9 +165,7 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
     corners, spatial = bool(arguments.get("align_corners")), source.dim() - 2
     if corners and name.endswith("_aa") and 1 in large.shape[2:]:
         # The CPU repeats the first place of the other dimension, too (torch 2.13): no reference.
-        raise UnboundError(
-            "nothing to compare with: one place, with aligned corners and antialiasing"
-        )
+        raise UnboundError("nothing to compare with: one place, with aligned corners and antialiasing")
     names = ("scales",) if spatial == 1 else _SCALES[:spatial]
     scales = [
         _scale(small.shape[-1 - at], large.shape[-1 - at], corners=corners, factor=arguments.get(name))
@@ -285,9 +283,7 @@ def bind_flip(call: HostCall, release: ReleaseKernels) -> BoundCall:
     if not source.dim() or source.element_size() > 8:
         raise UnboundError("no kernel flips a number, or elements of more than 8 bytes")
     width = out.element_size()
-    strides = [
-        (-step if dim in flipped else step) * width for dim, step in enumerate(source.stride())
-    ]
+    strides = [(-step if dim in flipped else step) * width for dim, step in enumerate(source.stride())]
     bound = {
         "output": out, "input": _last_places(source, sorted(flipped)), "ndim": out.dim(),
         "sizes": out.shape[::-1], "output_strides": [step * width for step in out.stride()[::-1]],
@@ -339,9 +335,7 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
         or v.shape[3] != q.shape[3]
         or (call.arguments["is_causal"] and release.torch < _BY_MASK)
     ):
-        raise UnboundError(
-            "attention of many queries or keys: MPSGraph, or a kernel that is not in the table"
-        )
+        raise UnboundError("attention of many queries or keys: MPSGraph, or a kernel that is not in the table")
     if mask is not None and (mask.dim() != 4 or not _is_read(mask, q, release)):
         raise UnboundError("attention with a mask of this form is not in the table")
     if mask is not None and release.torch < _STRIDED_MASK:
@@ -358,11 +352,7 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
     for tensor in (q, k, v):
         _require_inside(tensor, batch * heads)
     out = torch.empty(q.shape[:3] + v.shape[3:], dtype=q.dtype)
-    strides = (
-        [0, 0, 0, 0]
-        if mask is None
-        else [mask.stride(dim) * (mask.shape[dim] > 1) for dim in (3, 2, 1, 0)]
-    )
+    strides = [0, 0, 0, 0] if mask is None else [mask.stride(dim) * (mask.shape[dim] > 1) for dim in (3, 2, 1, 0)]
     bound: dict[str, Any] = {
         "queries": q, "keys": k, "values": v, "out": out, "gqa_factor": heads // k.shape[1], "N": k.shape[2],
         "qkv_head_strides": [q.stride(1), k.stride(1), v.stride(1), 0],
@@ -374,9 +364,7 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     grid = (batch * heads * _THREADS, q.shape[2], 1)
     launched = launch(release.kernel(kernel_name), bound, grid, (_THREADS, 1, 1))
-    return BoundCall(
-        (launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:]))
-    )
+    return BoundCall((launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:])))
 
 
 def _is_read(mask: Tensor, query: Tensor, release: ReleaseKernels) -> bool:
@@ -386,9 +374,7 @@ def _is_read(mask: Tensor, query: Tensor, release: ReleaseKernels) -> bool:
 
 def _require_inside(tensor: Tensor, heads: int) -> None:
     """Refuse operands whose strides would lead the kernel out of their memory, as it may on a Mac."""
-    last = (
-        (heads - 1) * tensor.stride(1) + (tensor.shape[2] - 1) * tensor.stride(2) + tensor.shape[3]
-    )
+    last = (heads - 1) * tensor.stride(1) + (tensor.shape[2] - 1) * tensor.stride(2) + tensor.shape[3]
     room = tensor.untyped_storage().nbytes() // tensor.element_size() - tensor.storage_offset()
     if last > room or tensor.stride(3) != 1:
         raise UnboundError("the strides lead the kernel out of the operand's memory")

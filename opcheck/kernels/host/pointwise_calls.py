@@ -86,9 +86,7 @@ def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
         functor = row.kernel[0]
         if functor.startswith(_LOOPING):
             # With these numbers a kernel loops without end: it gets ones in their place.
-            operands = pointwise.harmless(
-                functor, tuple(operand.expand(out.shape) for operand in operands)
-            )
+            operands = pointwise.harmless(functor, tuple(operand.expand(out.shape) for operand in operands))
         try:
             return bind_functor(functor, out, operands, parameters, release, call.elements)
         except UnboundError as error:
@@ -257,9 +255,7 @@ def _binary(wanted: KernelChoice) -> Iterator[str]:
             yield f"{form}_{to}_{metal_type(operands[1 - small])}"
         yield f"{form}_cast_{to}_{read}"
     if not casts:
-        yield from (
-            f"{form}_{to}_{metal_type(operands[0])}" for form in wanted.plain("", "dense_ilp4")
-        )
+        yield from (f"{form}_{to}_{metal_type(operands[0])}" for form in wanted.plain("", "dense_ilp4"))
     yield f"{wanted.form}_cast_{to}_{read}"
     yield f"{wanted.form}_cast_{to}"
     natural = "bool" if wanted.functor in _COMPARISONS else to
@@ -296,10 +292,6 @@ def _launch(
     for name, operand in zip(names, operands, strict=True):
         # A number that the host promotes has the type that the kernel reads.
         wanted = pointwise.DTYPES.get(types[name])
-        placed[name] = (
-            operand.to(wanted)
-            if name == "scalar" and wanted and "cast" not in kernel.name
-            else operand
-        )
+        placed[name] = operand.to(wanted) if name == "scalar" and wanted and "cast" not in kernel.name else operand
     memory = pointwise.bind(kernel, placed, out, walk, parameters)
     return HostLaunch(kernel, memory, pointwise.grid(kernel, walk.sizes))

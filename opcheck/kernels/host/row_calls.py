@@ -187,12 +187,7 @@ def _last_dim(
     dims: tuple[int, ...],
 ) -> BoundCall | None:
     """Return the launch of the kernel for contiguous rows, a simdgroup a row, where the release has one."""
-    if (
-        name.startswith("arg")
-        or dims != (source.dim() - 1,)
-        or not source.is_contiguous()
-        or source.shape[-1] < _LANES
-    ):
+    if name.startswith("arg") or dims != (source.dim() - 1,) or not source.is_contiguous() or source.shape[-1] < _LANES:
         return None
     out = empty_like(call.outputs[0])
     kinds = f"{metal_type(source)}_{next(_written_types(name, out))}"

@@ -79,9 +79,7 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> BoundCall:
     if length <= block and (last or picked):
         name = f"sort_block_topk_{word}" if picked else f"sort_block_{word}"
         kernel = release.first(f"{name}_tptg{threads}{'_stable' * (stable and not picked)}")
-        steps: tuple[HostLaunch | HostWork, ...] = (
-            launch(kernel, bound, (threads, rows, 1), (threads, 1, 1)),
-        )
+        steps: tuple[HostLaunch | HostWork, ...] = (launch(kernel, bound, (threads, rows, 1), (threads, 1, 1)),)
     else:
         direct = last or chosen == 1
         keyed = source.dtype == torch.float32 and length > block and direct
@@ -90,9 +88,7 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> BoundCall:
     ordered = values.reshape(*moved.shape[:-1], chosen).movedim(-1, dim)
     indices = places.reshape(*moved.shape[:-1], chosen).movedim(-1, dim)
     # Which of equal elements comes first is only decided where the sort is stable.
-    return BoundCall(
-        steps, (ordered.reshape(output.shape), indices.reshape(output.shape) if stable else None)
-    )
+    return BoundCall(steps, (ordered.reshape(output.shape), indices.reshape(output.shape) if stable else None))
 
 
 class BlockSort(NamedTuple):
@@ -116,16 +112,13 @@ class BlockSort(NamedTuple):
         kept = torch.int32 if self.keyed else results[0].dtype
         narrow = torch.int16 if short else torch.int32
         ready, spare = (
-            (torch.empty(rows, length, dtype=kept), torch.empty(rows, length, dtype=narrow))
-            for _ in range(2)
+            (torch.empty(rows, length, dtype=kept), torch.empty(rows, length, dtype=narrow)) for _ in range(2)
         )
         key, form = "fkey_" * self.keyed, f"tptg{self.threads}{'_u16' * short}"
         grid, group = (blocks * self.threads, rows, 1), (self.threads, 1, 1)
         ending = "_stable" * (self.stable and not self.keyed)
         sorts = release.first(f"mb_sort_block_{key}{self.word}_{form}{ending}")
-        steps: list[HostLaunch | HostWork] = [
-            launch(sorts, {**bound, "dv": ready[0], "di": ready[1]}, grid, group)
-        ]
+        steps: list[HostLaunch | HostWork] = [launch(sorts, {**bound, "dv": ready[0], "di": ready[1]}, grid, group)]
         tiles = 2
         while tiles // 2 < blocks:
             is_last = self.direct and tiles >= blocks

@@ -37,9 +37,7 @@ def has_tolerance(dtype: torch.dtype) -> bool:
     return not floating or dtype_name(dtype) in TOLERANCES
 
 
-def measure(
-    result: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | None = None
-) -> WorstElement:
+def measure(result: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | None = None) -> WorstElement:
     """Return the distance of a result on the CPU from the exact result.
 
     Args:
@@ -50,9 +48,7 @@ def measure(
             share of it.
     """
     if result.shape != exact.shape:
-        return WorstElement(
-            math.inf, "shape", (), str(tuple(result.shape)), str(tuple(exact.shape))
-        )
+        return WorstElement(math.inf, "shape", (), str(tuple(result.shape)), str(tuple(exact.shape)))
     if not (result.dtype.is_floating_point or result.dtype.is_complex):
         return _discrete(result, exact)
     dtype = result.dtype
@@ -82,9 +78,7 @@ def _discrete(result: torch.Tensor, exact: torch.Tensor) -> WorstElement:
     return _worst(differs, result, exact, "whole number") if differs.any() else WorstElement()
 
 
-def _broken_element(
-    wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype
-) -> WorstElement | None:
+def _broken_element(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> WorstElement | None:
     """Return where only the result, or only the exact value, is a number."""
     differs = torch.isnan(wide) != torch.isnan(exact)
     if differs.any():
@@ -97,9 +91,7 @@ def _broken_element(
     return _worst(differs, wide, exact, "infinite") if differs.any() else None
 
 
-def _worst(
-    error: torch.Tensor, result: torch.Tensor, exact: torch.Tensor, kind: Fault
-) -> WorstElement:
+def _worst(error: torch.Tensor, result: torch.Tensor, exact: torch.Tensor, kind: Fault) -> WorstElement:
     """Return the element of the largest error; where ``error`` is a truth value, the first that is broken."""
     index = int(error.double().flatten().argmax())
     element = torch.unravel_index(torch.tensor(index), error.shape)

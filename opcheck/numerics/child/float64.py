@@ -47,9 +47,7 @@ _NOT_RANDOM = ("_scaled_dot_product", "_efficient_attention", "_flash_attention"
 
 def is_random(func: Any) -> bool:
     """Return whether the result of an operator depends on the generator."""
-    return torch.Tag.nondeterministic_seeded in func.tags and not func.__name__.startswith(
-        _NOT_RANDOM
-    )
+    return torch.Tag.nondeterministic_seeded in func.tags and not func.__name__.startswith(_NOT_RANDOM)
 
 
 def moves_nothing(func: Any) -> bool:
@@ -72,9 +70,7 @@ class Float64Call(NamedTuple):
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by their names in the schema, defaults included."""
         declared = schema_of(self.func).arguments
-        values = {
-            entry.name: entry.default_value for entry in declared if entry.has_default_value()
-        }
+        values = {entry.name: entry.default_value for entry in declared if entry.has_default_value()}
         names = (entry.name for entry in declared)
         return {**values, **dict(zip(names, self.args, strict=False)), **self.kwargs}
 
@@ -126,9 +122,7 @@ class Float64Mode(DispatchMode):
         #: the overload that is running: what raised, if something did
         self.running = ""
 
-    def __torch_dispatch__(
-        self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Make one call of the program."""
         self.running = func.name()
         call = self.prepare(Float64Call(func, args, kwargs or {}))

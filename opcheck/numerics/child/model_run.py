@@ -94,9 +94,7 @@ class ModelRun:
         torch.autograd.backward(loss.value)
 
 
-def describe_break(
-    error: BaseException, title: str, *, op: str = "", calls: int, doing: str, hint: str
-) -> str:
+def describe_break(error: BaseException, title: str, *, op: str = "", calls: int, doing: str, hint: str) -> str:
     """Return where and why a run broke off, for a report of the calls before.
 
     Args:

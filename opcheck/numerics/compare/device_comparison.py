@@ -61,9 +61,7 @@ def compare(
         return comparison
     if progress is not None:
         progress("running the reproducer")
-    return msgspec.structs.replace(
-        comparison, reproducer=_try_reproducer(comparison.reproducer, request, plan)
-    )
+    return msgspec.structs.replace(comparison, reproducer=_try_reproducer(comparison.reproducer, request, plan))
 
 
 def _try_reproducer(written: Reproducer, request: CaptureRequest, plan: ComparePlan) -> Reproducer:

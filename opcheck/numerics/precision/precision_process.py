@@ -61,9 +61,7 @@ def require_memory(request: CaptureRequest, trace: Trace, flag: str) -> None:
     may_take = int(request.memory_limit * 1e9) or platform.default_memory()
     if may_take and needed > may_take:
         raise UsageError(
-            f"the model is too large to be run for real: {trace.parameters:,} parameters take "
-            f"{filesize(needed)}",
+            f"the model is too large to be run for real: {trace.parameters:,} parameters take {filesize(needed)}",
             context=f"{flag}; this machine may take {filesize(may_take)} (--memory-limit)",
-            hint="a smaller model of the same kind shows where precision is lost, too: --config "
-            "num_hidden_layers=2",
+            hint="a smaller model of the same kind shows where precision is lost, too: --config num_hidden_layers=2",
         )

@@ -39,9 +39,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Shape
     """
     rule = route.operator.metadata
     if rule is not None:
-        arguments = _convert(
-            name_arguments(route, args, kwargs), lambda tensor: tensor._mps.spec, spec_of
-        )
+        arguments = _convert(name_arguments(route, args, kwargs), lambda tensor: tensor._mps.spec, spec_of)
         specs = rule(arguments, ask)
         return ShapedResult(specs, _list_unchanged(route, args, kwargs), _largest(specs))
     if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
@@ -52,8 +50,7 @@ def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> Shape
     except NotImplementedError:
         if route.reads_shape:
             message = (
-                f"{route.name} makes a tensor whose shape depends on values, and these are not known "
-                "in a run on shapes"
+                f"{route.name} makes a tensor whose shape depends on values, and these are not known in a run on shapes"
             )
             raise DataDependentError(message) from None
         return _run_without_meta(route, args, kwargs)
@@ -82,9 +79,7 @@ def _run(route: Route, args: Any, kwargs: Any) -> ShapedResult:
     written: tuple[tuple[TensorMeta | None, ...], ...] = _list_unchanged(route, args, kwargs)
     if route.reshapes:
         written = tuple(
-            tuple(
-                spec_of(t) for t in flat_tensors(argument_at(route, index, meta_args, meta_kwargs))
-            )
+            tuple(spec_of(t) for t in flat_tensors(argument_at(route, index, meta_args, meta_kwargs)))
             for index in route.writes
         )
     return ShapedResult(specs, written, _largest(specs))
@@ -165,13 +160,8 @@ def argument_at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
     return args[index] if index < len(args) else kwargs.get(route.arguments[index])
 
 
-def _list_unchanged(
-    route: Route, args: Any, kwargs: Any
-) -> tuple[tuple[TensorMeta | None, ...], ...]:
-    return tuple(
-        (None,) * len(flat_tensors(argument_at(route, index, args, kwargs)))
-        for index in route.writes
-    )
+def _list_unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[TensorMeta | None, ...], ...]:
+    return tuple((None,) * len(flat_tensors(argument_at(route, index, args, kwargs))) for index in route.writes)
 
 
 def _spec(output: Any) -> Any:
@@ -186,9 +176,7 @@ def _spec(output: Any) -> Any:
 def check_layout(tensor: torch.Tensor) -> None:
     """Raise NotSimulatedError for a layout, or a sort of dtype, that the simulated tensor cannot have."""
     if tensor.is_nested:
-        message = (
-            "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
-        )
+        message = "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
         raise NotSimulatedError(message)
     if tensor.is_quantized:
         message = f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none"
@@ -275,9 +263,7 @@ class Sink(Protocol):
 
 def metas(tensors: Sequence[torch.Tensor]) -> tuple[TensorMeta, ...]:
     """Return the metadata of tensors on MPS or on the CPU."""
-    return tuple(
-        tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu") for tensor in tensors
-    )
+    return tuple(tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu") for tensor in tensors)
 
 
 #: a body that requests more values than this is assumed never to end.

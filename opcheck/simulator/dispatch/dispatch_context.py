@@ -50,9 +50,7 @@ class DispatchContext(threading.local):
         self.narrows = False
 
     @contextlib.contextmanager
-    def set(
-        self, *, on_mps: bool, narrows: bool | None = None, hidden: frozenset[str] | None = None
-    ) -> Iterator[None]:
+    def set(self, *, on_mps: bool, narrows: bool | None = None, hidden: frozenset[str] | None = None) -> Iterator[None]:
         """Set these values for the length of one call."""
         before = (self.on_mps, self.narrows, self.hidden, self.in_engine)
         self.on_mps, self.in_engine = on_mps, False
@@ -81,9 +79,7 @@ def _raise(_func: Any, _args: tuple[Any, ...], _identity: str, text: str) -> Non
 #: The contexts of the simulations that are entered, the innermost last.  One at a time answers,
 #: because the registrations are the process's, too.  The first is for storages that outlive their
 #: simulation.
-_entered = [
-    DispatchContext(TargetQueries(Target(torch=Version(0, 0), macos=Version(0, 0))), _raise)
-]
+_entered = [DispatchContext(TargetQueries(Target(torch=Version(0, 0), macos=Version(0, 0))), _raise)]
 
 
 @contextlib.contextmanager

@@ -122,9 +122,7 @@ class Simulator(dispatch.DispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Route one call."""
         # torch/_tensor.py: a Parameter, and any other class that has Tensor's own dispatch, is as good as a tensor.
-        if types and any(
-            kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types
-        ):
+        if types and any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
             # A tensor subclass takes itself apart first (NestedTensor, torchao's): its parts come
             # here.
             self._routes.get(func) or self._route(func)
@@ -292,9 +290,7 @@ class Simulator(dispatch.DispatchMode):
         return self.context.on_mps or (self.context.in_engine and self._nodes.running_on_mps())
 
     def _narrows(self) -> bool:
-        return self.context.narrows or (
-            self.context.in_engine and self._nodes.name() in _NARROWING_NODES
-        )
+        return self.context.narrows or (self.context.in_engine and self._nodes.name() in _NARROWING_NODES)
 
     def _run_body(self, route: Route, args: Any, kwargs: Any) -> Any:
         with self, self.context.set(on_mps=True):
@@ -350,9 +346,7 @@ class Simulator(dispatch.DispatchMode):
                 if source in arguments or (source.startswith("result.") and results)
             }
             inputs: list[torch.Tensor] = []
-            key = [
-                part for item, value in values.items() for part in (item, _encode(value, inputs))
-            ]
+            key = [part for item, value in values.items() for part in (item, _encode(value, inputs))]
             result.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
         return Body(names, tuple(result))
 
@@ -410,9 +404,7 @@ class Simulator(dispatch.DispatchMode):
             self._unrunnable.add(route.func)
             return self._compute_unknown(route, key, args, kwargs, device)
 
-    def _compute_unknown(
-        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device
-    ) -> Any:
+    def _compute_unknown(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device) -> Any:
         if route.reads_data:
             dtype = torch.bool if route.operator.answers_bool else args[0].dtype
             times = self.sink.count_requests(route.name)
@@ -441,9 +433,7 @@ class Simulator(dispatch.DispatchMode):
             result = calls.result_of(route, replaced, kwargs, self.context.ask)
         return self._compute_shapes(route, result, args, kwargs, device)
 
-    def _result_of(
-        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any
-    ) -> calls.ShapedResult:
+    def _result_of(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any) -> calls.ShapedResult:
         # Factories without a dtype and divisions of integers take the default dtype.
         kept = (torch.get_default_dtype(), key)
         result = self._results.get(kept)
@@ -459,9 +449,7 @@ class Simulator(dispatch.DispatchMode):
     def _repair(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the arguments, made consistent if an assumed value led to some that do not fit together."""
         repair = route.operator.repair
-        changes = (
-            repair(name_arguments(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
-        )
+        changes = repair(name_arguments(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
         if changes is None:
             return args, kwargs
         changed, assumed = changes
@@ -472,9 +460,7 @@ class Simulator(dispatch.DispatchMode):
             {name: changed.get(name, value) for name, value in kwargs.items()},
         )
 
-    def _wrap_guess(
-        self, results: tuple[TensorMeta | torch.Tensor, ...], device: torch.device
-    ) -> Any:
+    def _wrap_guess(self, results: tuple[TensorMeta | torch.Tensor, ...], device: torch.device) -> Any:
         created = [
             self._wrap_shape("new", result, None, device)
             if isinstance(result, TensorMeta)
@@ -500,9 +486,7 @@ class Simulator(dispatch.DispatchMode):
             return outputs
         if route.returns_list:
             base = argument_at(route, route.returns[0].argument, args, kwargs)
-            return [
-                self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs
-            ]
+            return [self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs]
         if len(route.returns) == 1:
             base = argument_at(route, route.returns[0].argument, args, kwargs)
             return self._wrap_real(route.returns[0].relation, outputs, base, device)
@@ -524,11 +508,7 @@ class Simulator(dispatch.DispatchMode):
         if relation == "argument":
             return base
         if not isinstance(value, torch.Tensor):
-            return (
-                [self._wrap_real(relation, v, base, device) for v in value]
-                if type(value) is list
-                else value
-            )
+            return [self._wrap_real(relation, v, base, device) for v in value] if type(value) is list else value
         if device is _CPU:
             return value
         calls.check_layout(value)
@@ -546,9 +526,7 @@ class Simulator(dispatch.DispatchMode):
         device: torch.device,
     ) -> Any:
         for index, specs in zip(route.writes, result.written, strict=True):
-            for written, spec in zip(
-                _collect_written(route, index, args, kwargs), specs, strict=True
-            ):
+            for written, spec in zip(_collect_written(route, index, args, kwargs), specs, strict=True):
                 if is_on_mps(written):
                     if index not in route.operator.keeps_values_of:
                         written._mps.memory.known = False
@@ -645,11 +623,7 @@ def _is_decided(absorbing: bool, result: TensorMeta, args: Any) -> bool:
     if absorbing and result.dtype != torch.bool:
         return False
     state = [t._mps.payload for t in args if is_on_mps(t) and t._mps.memory.known]
-    return any(
-        bool(payload.all()) if absorbing else not payload.any()
-        for payload in state
-        if payload is not None
-    )
+    return any(bool(payload.all()) if absorbing else not payload.any() for payload in state if payload is not None)
 
 
 def _payloads(value: Any) -> Any:

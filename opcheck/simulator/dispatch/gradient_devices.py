@@ -45,9 +45,7 @@ class _ArgumentPlace(NamedTuple):
         return cls(None if is_batched(value) else value.device)
 
 
-def validate_devices(
-    gradients: Sequence[Any], tensors: Sequence[Any], text: str
-) -> tuple[Any, ...]:
+def validate_devices(gradients: Sequence[Any], tensors: Sequence[Any], text: str) -> tuple[Any, ...]:
     """Return the gradients on the devices of their tensors.
 
     Args:
@@ -69,10 +67,7 @@ def validate_devices(
         if not compared or device is None or gradient.device == device:
             moved.append(gradient)
         elif gradient.dim():
-            message = (
-                f"{text}invalid gradient at index {index} - expected device {device} but got "
-                f"{gradient.device}"
-            )
+            message = f"{text}invalid gradient at index {index} - expected device {device} but got {gradient.device}"
             raise RuntimeError(message)
         else:
             moved.append(gradient.to(device))
@@ -87,10 +82,7 @@ def register_hook(tensor: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
         result = hook(gradient)
         if isinstance(result, torch.Tensor) and result.device != gradient.device:
             name = getattr(hook, "__name__", "<unknown>")
-            message = (
-                f"hook '{name}' has changed the type of value (was {type_name(gradient)} got "
-                f"{type_name(result)})"
-            )
+            message = f"hook '{name}' has changed the type of value (was {type_name(gradient)} got {type_name(result)})"
             raise RuntimeError(message)
         return result
 

@@ -54,9 +54,7 @@ class Refused(msgspec.Struct, frozen=True):
         return refused and below and target.torch in Span.of(self.since, self.until)
 
 
-REFUSED = msgspec.convert(
-    load_shipped(Path(__file__).with_name("autocast.yaml")), tuple[Refused, ...]
-)
+REFUSED = msgspec.convert(load_shipped(Path(__file__).with_name("autocast.yaml")), tuple[Refused, ...])
 
 
 def warning_for(target: Target, dtype: torch.dtype) -> str | None:
@@ -174,9 +172,7 @@ def _has_policies(target: Target) -> bool:
 
 
 @contextlib.contextmanager
-def autocast_of(
-    ask: TargetQueries, policies: Mapping[str, str], cached: Iterable[str]
-) -> Iterator[None]:
+def autocast_of(ask: TargetQueries, policies: Mapping[str, str], cached: Iterable[str]) -> Iterator[None]:
     """Simulate the target's autocast: ``policies`` by overload; ``known`` are the overloads of all releases.
 
     An overload of another release's list falls through, as it does where nothing is registered.
@@ -285,9 +281,7 @@ def same_dispatch(simulator: Simulator, target: Target, counterpart: Target) -> 
     Raises:
         OpListError: the lists have no such torch release.
     """
-    if not simulator.context.ask.answered_alike(counterpart) or not target_reads.READS.fits(
-        counterpart
-    ):
+    if not simulator.context.ask.answered_alike(counterpart) or not target_reads.READS.fits(counterpart):
         return False
     implicit_by_name = {route.name: route.implicit for route in simulator.routes}
     implicit_by_name.update(dict.fromkeys(simulator.passed, True))

@@ -193,16 +193,12 @@ def make_route(
         bodiless=bodiless,
         has_body=composite is not None or bodiless,
         arguments=tuple(each.name for _, each in arguments),
-        takes_tensor=()
-        if takes_numbers
-        else tuple(n for n, each in arguments if str(each.type) in _TENSOR_TYPES),
+        takes_tensor=() if takes_numbers else tuple(n for n, each in arguments if str(each.type) in _TENSOR_TYPES),
         registrations=() if func.namespace == "aten" or not has_schema else _registrations(name),
     )
 
 
-def _python_body(
-    func: OpOverload, way: str, branches: Mapping[str, Callable[..., Any]]
-) -> Callable[..., Any] | None:
+def _python_body(func: OpOverload, way: str, branches: Mapping[str, Callable[..., Any]]) -> Callable[..., Any] | None:
     """Return the Python function that runs for an overload; None: the dispatcher's own way is followed."""
     name: str = func.name()
     if way in {"branch", "python"}:
@@ -284,9 +280,7 @@ def make_higher_route(func: HigherOrderOperator, context: DispatchContext) -> Ro
     )
 
 
-def _run_eager_form(
-    func: HigherOrderOperator, context: DispatchContext, *args: Any, **kwargs: Any
-) -> Any:
+def _run_eager_form(func: HigherOrderOperator, context: DispatchContext, *args: Any, **kwargs: Any) -> Any:
     """Run the eager form while the simulation is on.
 
     Raises:
@@ -294,9 +288,7 @@ def _run_eager_form(
     """
     kernel = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
     if kernel is None:
-        raise NotSimulatedError(
-            f"the higher-order operator {func.name()} has no form that runs without a compiler"
-        )
+        raise NotSimulatedError(f"the higher-order operator {func.name()} has no form that runs without a compiler")
     if func.name() == "flex_attention" and (devices := context.ask(_devices_of_flex)):
         text = f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device."
         context.refuse(func, args[:3], "flex_attention_device", text)

@@ -30,9 +30,7 @@ from opcheck.tracing.torch_private.backend import BUILT_FOR_MPS
 from opcheck.tracing.torch_private.dispatch import DispatchKey, DispatchKeySet
 
 MPS_KEYS = (
-    DispatchKeySet(DispatchKey.MPS)
-    | DispatchKeySet(DispatchKey.AutogradMPS)
-    | DispatchKeySet(dispatch.AUTOCAST_KEY)
+    DispatchKeySet(DispatchKey.MPS) | DispatchKeySet(DispatchKey.AutogradMPS) | DispatchKeySet(dispatch.AUTOCAST_KEY)
 )
 SPARSE_KEYS = MPS_KEYS | DispatchKeySet(DispatchKey.SparseMPS)
 MPS_DEVICE = torch.device("mps", 0)
@@ -89,9 +87,7 @@ class Placement:
 
     __slots__ = ("memory", "number", "payload", "spec")
 
-    def __init__(
-        self, spec: TensorMeta, payload: torch.Tensor | None, memory: Storage | None
-    ) -> None:
+    def __init__(self, spec: TensorMeta, payload: torch.Tensor | None, memory: Storage | None) -> None:
         self.spec = spec
         #: the values, where they are known
         self.payload = payload
@@ -228,9 +224,7 @@ def _refuse_retired() -> torch.library.Library:
     """Register the answer to a call on a retired tensor; the library must live as long as the process."""
 
     def refuse(overload: Any, *_args: Any, **_kwargs: Any) -> Any:
-        raise OutsideError(
-            f"{overload.name()} was called on a tensor of a simulated Mac after the simulation"
-        )
+        raise OutsideError(f"{overload.name()} was called on a tensor of a simulated Mac after the simulation")
 
     library = torch.library.Library("_", "IMPL")
     library.fallback(refuse, _RETIRED_KEY)

@@ -118,9 +118,7 @@ Tensor = torch.Tensor
 
 #: Modules that pass a call on, between the caller and the replacement: this device,
 #: torch.set_default_device's.
-_HAND_ON = frozenset(
-    {"opcheck.simulator.visible.device_mode", "torch.overrides", "torch.utils._device"}
-)
+_HAND_ON = frozenset({"opcheck.simulator.visible.device_mode", "torch.overrides", "torch.utils._device"})
 
 
 def lerp_(self: Tensor, end: Any, weight: Any) -> Tensor:
@@ -272,9 +270,7 @@ class DeviceMode(TorchFunctionMode):
             self._on_cpu(func, args, kwargs, result)
         return result
 
-    def _is_refused(
-        self, error: BaseException, func: Any, args: Any, kwargs: dict[str, Any]
-    ) -> bool:
+    def _is_refused(self, error: BaseException, func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         """Return whether a Mac refuses the call and the run goes on after it; the refusal is recorded.
 
         An error that the program handles is raised, so that its handler runs.
@@ -336,9 +332,7 @@ def _device_beside_out(kwargs: dict[str, Any]) -> Any:
         return device
     wanted = torch.device(kwargs.pop("device")).type
     if wanted != out.device.type:
-        raise RuntimeError(
-            f"device type {wanted} does not match device type of out parameter ({out.device.type})"
-        )
+        raise RuntimeError(f"device type {wanted} does not match device type of out parameter ({out.device.type})")
     return None
 
 
@@ -365,9 +359,7 @@ def _call_in_float32(error: BaseException, func: Any, args: Any, kwargs: dict[st
         RuntimeError, TypeError: the cast does not mend the call.
     """
     try:
-        result = func(
-            *(each.to(torch.float32) if _is_narrow(each) else each for each in args), **kwargs
-        )
+        result = func(*(each.to(torch.float32) if _is_narrow(each) else each for each in args), **kwargs)
     except (RuntimeError, TypeError):
         vars(error)[_FINAL] = True
         raise error from None

@@ -77,9 +77,7 @@ def is_outer(tensor: Any) -> bool:
 def any_inside(values: Any) -> bool:
     """Return whether any of these values, or any in their nested lists, wraps a tensor on MPS."""
     return any(
-        any_inside(value)
-        if isinstance(value, (list, tuple))
-        else isinstance(value, torch.Tensor) and is_outer(value)
+        any_inside(value) if isinstance(value, (list, tuple)) else isinstance(value, torch.Tensor) and is_outer(value)
         for value in values
     )
 
@@ -213,8 +211,7 @@ def numpy(self: Any, *, force: bool = False) -> Any:
     if not force:
         # torch/csrc/utils/tensor_numpy.cpp
         message = (
-            "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor "
-            "to host memory first."
+            "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
         )
         current().refuse(torch.ops.aten._to_copy.default, (self,), "numpy", message)
         raise TypeError(message)
@@ -378,9 +375,7 @@ def make_subclass(*args: Any, **kwargs: Any) -> Any:
     With these parameters, since torch._dynamo compares them with those of a function of its own
     (torch/_dynamo/polyfills/tensor.py).
     """
-    return _place_beside(
-        tensors.base_make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"]
-    )
+    return _place_beside(tensors.base_make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"])
 
 
 def _place_beside(result: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -472,9 +467,7 @@ class _Method:
 class _Attribute:
     """Replaces an attribute for tensors on the simulated device."""
 
-    def __init__(
-        self, base: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None = None
-    ) -> None:
+    def __init__(self, base: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], None] | None = None) -> None:
         self._base = base
         self._read = read
         self._write = write or base.__set__

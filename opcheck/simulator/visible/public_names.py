@@ -92,11 +92,7 @@ def _operator_names(line: str) -> frozenset[str]:
 
 def _lacks(who: Caller, module: str, name: str) -> bool:
     """Return whether the module of the release that the code sees is known to lack the name."""
-    return (
-        _sees_a_release(who)
-        and name in _varying(module)
-        and not ask_for(who, has_name, module, name)
-    )
+    return _sees_a_release(who) and name in _varying(module) and not ask_for(who, has_name, module, name)
 
 
 def _sees_a_release(who: Caller) -> bool:
@@ -114,9 +110,7 @@ def _make_property(module_name: str, name: str) -> property:
                 return _no_attribute(module, name)
             if name not in there:
                 dotted = f"{module_name}.{name}"
-                READS.note(
-                    dotted, f"the installed torch has no {dotted}, and the program found none"
-                )
+                READS.note(dotted, f"the installed torch has no {dotted}, and the program found none")
         return there[name] if name in there else _no_attribute(module, name)
 
     def put(module: ModuleType, value: Any) -> None:
@@ -148,16 +142,12 @@ def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
 
     def list_names(module: ModuleType) -> list[str]:
         who = caller()
-        return [
-            name for name in ModuleType.__dir__(module) if not _lacks(who, module.__name__, name)
-        ]
+        return [name for name in ModuleType.__dir__(module) if not _lacks(who, module.__name__, name)]
 
     properties = {name: _make_property(module.__name__, name) for name in names}
     if module.__name__ in _VERSIONS:
         properties["__version__"] = torch_version_property(_VERSIONS[module.__name__])
-    return type(
-        "module", (ModuleType,), {**properties, "__all__": property(_all), "__dir__": list_names}
-    )
+    return type("module", (ModuleType,), {**properties, "__all__": property(_all), "__dir__": list_names})
 
 
 class _Names:
@@ -363,9 +353,7 @@ def _refuse_arguments(
             error.lacking = f"{function}({argument}=)"  # type: ignore[attr-defined]
             raise error
         if not _is_installed(key, argument):
-            raise NotSimulatedError(
-                f"torch {INSTALLED} has no argument {argument!r} of {name}, and the target's has"
-            )
+            raise NotSimulatedError(f"torch {INSTALLED} has no argument {argument!r} of {name}, and the target's has")
 
 
 def _is_installed(key: str, argument: str) -> bool:
@@ -377,17 +365,13 @@ def _add_check(key: str, function: FunctionType) -> Callable[..., Any]:
     """Return the function with a check; it has no effect after the simulation, where a program may have a reference."""
     varying = frozenset(python_names().arguments[key])
     code = function.__code__
-    positions = (
-        at for at, name in enumerate(code.co_varnames[: code.co_argcount]) if name in varying
-    )
+    positions = (at for at, name in enumerate(code.co_varnames[: code.co_argcount]) if name in varying)
     first = min(positions, default=sys.maxsize)
 
     @functools.wraps(function)
     def call_checked(*args: Any, **kwargs: Any) -> Any:
         if len(args) > first or not varying.isdisjoint(kwargs):
-            _refuse_arguments(
-                caller(), key, function.__qualname__, args, kwargs, inspect.signature(function)
-            )
+            _refuse_arguments(caller(), key, function.__qualname__, args, kwargs, inspect.signature(function))
         return function(*args, **kwargs)
 
     return call_checked

@@ -73,9 +73,7 @@ def is_outdated(package: str) -> bool:
     return package in READS.outdated or (READS.all_outdated and bool(package))
 
 
-def as_seen(
-    target: Target, package: str, decide: Callable[..., Answer], *details: Hashable
-) -> Answer:
+def as_seen(target: Target, package: str, decide: Callable[..., Answer], *details: Hashable) -> Answer:
     """Return the answer of the release that the library sees."""
     return decide(view_of(target, package), *details)
 
@@ -140,11 +138,7 @@ DESCRIPTIONS: dict[str, Callable[..., str]] = {}
 
 def _why(package: str, target: Target) -> str:
     line = _INSTALLED_LINE if is_outdated(package) else view_of(target, package).torch
-    why = (
-        "fails here with the target's version"
-        if is_outdated(package)
-        else f"requires torch{_requirement(package)}"
-    )
+    why = "fails here with the target's version" if is_outdated(package) else f"requires torch{_requirement(package)}"
     seen = version_of(msgspec.structs.replace(target, torch=line))
     return f"{_identify(package)} {why}: it ran as with torch {seen}, which answers differently"
 

@@ -99,9 +99,7 @@ _DEVICE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
 _DEVICE = torch.Tensor.__dlpack_device__
 _FROM = tensors.FROM_DLPACK.value()
 _TO = tensors.TO_DLPACK.value()
-_TO_VERSIONED = (
-    tensors.TO_DLPACK_VERSIONED.value() if hasattr(*tensors.TO_DLPACK_VERSIONED) else None
-)
+_TO_VERSIONED = tensors.TO_DLPACK_VERSIONED.value() if hasattr(*tensors.TO_DLPACK_VERSIONED) else None
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -156,9 +154,7 @@ def _exporter(original: Callable[..., Any], exported: Exported) -> Callable[...,
         if state.payload is None:
             raise NotSimulatedError("a DLPack capsule has values, and the tensor has none here")
         if exports == "whole" and state.spec.offset:
-            message = (
-                "torch 2.9 exports a view with an offset as an address that is no buffer of Metal"
-            )
+            message = "torch 2.9 exports a view with an offset as an address that is no buffer of Metal"
             raise NotSimulatedError(message)
         capsule = original(state.payload)
         struct = _device_type(capsule)

@@ -56,13 +56,9 @@ def part_compares(target: Target, part: str, name: str, operand: int) -> bool:
     return bool(_COMPARISONS[name](part_of(target, part), operand))
 
 
-DESCRIPTIONS[compares.__name__] = lambda _, name, operand: (
-    f"torch.__version__ {_SIGNS[name]} {operand}"
-)
+DESCRIPTIONS[compares.__name__] = lambda _, name, operand: f"torch.__version__ {_SIGNS[name]} {operand}"
 DESCRIPTIONS[part_of.__name__] = "torch.__version__, {}".format
-DESCRIPTIONS[part_compares.__name__] = lambda part, name, operand: (
-    f"torch.__version__, {part} {_SIGNS[name]} {operand}"
-)
+DESCRIPTIONS[part_compares.__name__] = lambda part, name, operand: f"torch.__version__, {part} {_SIGNS[name]} {operand}"
 
 
 class SeenText(str):  # noqa: SLOT000 - it keeps who read it
@@ -236,9 +232,7 @@ def _part(name: str) -> property:
 
 def _number(name: str) -> property:
     def get(self: _SeenVersion) -> Any:
-        value = getattr(PackagingVersion, name).__get__(
-            PackagingVersion(_read_unrecorded(self.reader, self.text))
-        )
+        value = getattr(PackagingVersion, name).__get__(PackagingVersion(_read_unrecorded(self.reader, self.text)))
         number = _SeenNumber(value)
         number.reader, number.part, number.used = self.reader, name, False
         READS.numbers.append(number)
@@ -314,9 +308,7 @@ def _settle() -> None:
     READS.numbers.clear()
 
 
-def _record_answer(
-    who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable
-) -> None:
+def _record_answer(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable) -> None:
     READS.record_answer(as_seen, who.package, decide, *details, answer=answer)
     record(who, answer, decide, *details)
 

@@ -67,9 +67,7 @@ def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
         if isinstance(place.parent, ast.Try) and place.field == "body":
             for handler in place.parent.handlers:
                 if find_caught(handler) & {name, "Exception", "BaseException"}:
-                    return not _ends(handler.body[-1], scanned) and not any(
-                        map(tells_failure, ast.walk(handler))
-                    )
+                    return not _ends(handler.body[-1], scanned) and not any(map(tells_failure, ast.walk(handler)))
         if place.parent is place.scope:
             break
     return False

@@ -55,13 +55,10 @@ def find_device_choices(
         hits = _ternary(node, scanned)
     elif isinstance(node, ast.If):
         hits = _statement(node, scanned)
-    elif isinstance(node, ast.Assign) or (
-        isinstance(node, ast.Return) and _tells_of_gpu(node, scanned)
-    ):
+    elif isinstance(node, ast.Assign) or (isinstance(node, ast.Return) and _tells_of_gpu(node, scanned)):
         hits = _flag(node, node.value, scanned)
     elif isinstance(node, ast.keyword) and (
-        node.arg == "default"
-        or (isinstance(node.value, ast.Call) and re.search("gpu|cuda", node.arg or ""))
+        node.arg == "default" or (isinstance(node.value, ast.Call) and re.search("gpu|cuda", node.arg or ""))
     ):
         hits = _flag(node.value, node.value, scanned)
     # Most files choose no device, so whether a function handles MPS comes last.
@@ -88,9 +85,7 @@ def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
     if devices is not None and is_cuda(devices[0].text):
         yield _hit(node, _ternary_fix(node, first, second, devices, scanned))
     elif _moves(first, scanned) and not isinstance(second, ast.IfExp):
-        fix = _write_move(node, node.test, first, scanned) or _moved_by_branch(
-            node, node.test, first, scanned
-        )
+        fix = _write_move(node, node.test, first, scanned) or _moved_by_branch(node, node.test, first, scanned)
         yield _hit(node, fix if on_cuda else None, *_MOVE)
 
 
@@ -129,13 +124,9 @@ def _call_of_helper(
     return (replace(node, text),)
 
 
-def _like_tensor(
-    node: ast.expr, asked: ast.Attribute, devices: tuple[Device, Device], scanned: Scanned
-) -> Fix | None:
+def _like_tensor(node: ast.expr, asked: ast.Attribute, devices: tuple[Device, Device], scanned: Scanned) -> Fix | None:
     """``"cuda" if x.is_cuda else "cpu"`` is the type of the tensor's device."""
-    if (devices[0].text, devices[1].text) != ("cuda", "cpu") or devices[0].is_object != devices[
-        1
-    ].is_object:
+    if (devices[0].text, devices[1].text) != ("cuda", "cpu") or devices[0].is_object != devices[1].is_object:
         return None
     text = f"{scanned.text(asked.value)}.device.type"
     if devices[0].is_object:
@@ -156,15 +147,9 @@ def _without_parentheses(node: ast.expr, text: str, scanned: Scanned) -> Edit:
     between = scanned.lines[node.lineno - 1].encode()[start : node.col_offset].decode()
     is_wrapped = re.fullmatch(r"\s*=\s*\(\s*", between) is not None
     tail = scanned.lines[(statement.end_lineno or 1) - 1].encode()[: statement.end_col_offset]
-    if (
-        not is_wrapped
-        or statement.end_lineno != node.end_lineno
-        or tail[node.end_col_offset :].strip() != b")"
-    ):
+    if not is_wrapped or statement.end_lineno != node.end_lineno or tail[node.end_col_offset :].strip() != b")":
         return edit
-    return Edit(
-        node.lineno, start + between.index("("), edit.end_line, statement.end_col_offset or 0, text
-    )
+    return Edit(node.lineno, start + between.index("("), edit.end_line, statement.end_col_offset or 0, text)
 
 
 # -- if torch.cuda.is_available(): ... ---------------------------------------------------------------
@@ -219,12 +204,7 @@ def _guarded_move(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
         return None
     only = node.body[0]
     fix = None
-    if (
-        sides.on_cuda
-        and len(node.body) == 1
-        and not node.orelse
-        and isinstance(only, (ast.Assign, ast.Expr))
-    ):
+    if sides.on_cuda and len(node.body) == 1 and not node.orelse and isinstance(only, (ast.Assign, ast.Expr)):
         fix = _write_move(node, node.test, only.value, scanned)
         fix = fix or _moved_by_branch(node, node.test, only.value, scanned)
     return _hit(node.test, fix, *_MOVE)
@@ -267,9 +247,7 @@ def _memory_read(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
         for part in walk(statement)
         if isinstance(part, ast.Call)
     )
-    name = next(
-        (name for part in calls if _MEMORY.match(name := scanned.dotted_name(part.func))), ""
-    )
+    name = next((name for part in calls if _MEMORY.match(name := scanned.dotted_name(part.func))), "")
     if not name:
         return None
     short = name.removeprefix("torch.cuda.")
@@ -313,9 +291,7 @@ def _chooses_among_more(node: ast.If, sides: _Sides, scanned: Scanned) -> bool:
     other = sides.other
     if "return" in on_cuda:  # the function may give the CPU back further below
         other = [*other, *_later(node, scanned)]
-    return any(
-        name in on_cuda for name, device in _devices(other, scanned) if not is_cuda(device.text)
-    )
+    return any(name in on_cuda for name, device in _devices(other, scanned) if not is_cuda(device.text))
 
 
 def _later(node: ast.If, scanned: Scanned) -> Iterator[ast.stmt]:
@@ -369,9 +345,7 @@ def _split_binding(statement: ast.stmt) -> tuple[str, ast.expr | None]:
 
 def _prints(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.If):  # if verbose: print(...)
-        return not statement.orelse and all(
-            isinstance(part, ast.Expr) and _prints(part) for part in statement.body
-        )
+        return not statement.orelse and all(isinstance(part, ast.Expr) and _prints(part) for part in statement.body)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
         return True
     names = {"print", "info", "warning", "debug", "warn", "print0", "error"}
@@ -396,20 +370,14 @@ def _statements_after(node: ast.stmt, scanned: Scanned) -> list[ast.stmt]:
     return block[position + 1 : position + 1 + _FURTHER]
 
 
-def _statement_fix(
-    node: ast.If, scanned: Scanned, devices: tuple[Device, Device], *, on_cuda: bool
-) -> Fix | None:
+def _statement_fix(node: ast.If, scanned: Scanned, devices: tuple[Device, Device], *, on_cuda: bool) -> Fix | None:
     """Add an ``elif`` branch for MPS."""
     if not on_cuda or devices[1].text != "cpu" or len(node.body) != 1:
         return None
     statement = node.body[0]
     if isinstance(node.test, ast.Attribute) and node.test.attr == "is_cuda":
         before = _statement_before(node, scanned)
-        if (
-            node.orelse
-            or not isinstance(statement, ast.Assign)
-            or not isinstance(before, ast.Assign)
-        ):
+        if node.orelse or not isinstance(statement, ast.Assign) or not isinstance(before, ast.Assign):
             return None
         like = _like_tensor(statement.value, node.test, devices, scanned)
         if like is None:
@@ -496,9 +464,7 @@ def _write_move(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned
     further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in call.keywords)
     receiver = scanned.text(call.func.value)
     moved = f"{receiver}.to({device}{further})"
-    if "\n" in moved or isinstance(
-        call.func.value, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Lambda, ast.Await)
-    ):
+    if "\n" in moved or isinstance(call.func.value, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Lambda, ast.Await)):
         return None  # it may need brackets
     if isinstance(node, ast.IfExp):
         same = receiver == scanned.text(node.orelse)
@@ -512,18 +478,11 @@ def _write_move(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned
     return Fix((replace(node, moved),), applicability) if is_call else None
 
 
-def _moved_by_branch(
-    node: ast.If | ast.IfExp, test: ast.expr, value: ast.expr, scanned: Scanned
-) -> Fix | None:
+def _moved_by_branch(node: ast.If | ast.IfExp, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
     """A branch of its own for MPS; what else the program moves may not go there, so that it is unsafe."""
     asked = asks_mps(test, scanned)
     call = value if isinstance(value, ast.Call) and _moves(value, scanned) else None
-    if (
-        not asked
-        or call is None
-        or not isinstance(call.func, ast.Attribute)
-        or _index(call, scanned)
-    ):
+    if not asked or call is None or not isinstance(call.func, ast.Attribute) or _index(call, scanned):
         return None
     if any(keyword.arg is None for keyword in call.keywords):
         return None
@@ -574,10 +533,6 @@ def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[
 
 def _parts(value: ast.expr) -> tuple[ast.expr, ...]:
     """The conditions behind a flag: ``a and b``, or ``True if a else False``."""
-    if (
-        isinstance(value, ast.IfExp)
-        and isinstance(value.body, ast.Constant)
-        and isinstance(value.body.value, bool)
-    ):
+    if isinstance(value, ast.IfExp) and isinstance(value.body, ast.Constant) and isinstance(value.body.value, bool):
         value = value.test
     return (value, *value.values) if isinstance(value, ast.BoolOp) else (value,)

@@ -73,10 +73,7 @@ def _set(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[tuple[ast.ex
     """The names and values that a statement or a call puts into the environment."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            if (
-                isinstance(target, ast.Subscript)
-                and scanned.dotted_name(target.value) == "os.environ"
-            ):
+            if isinstance(target, ast.Subscript) and scanned.dotted_name(target.value) == "os.environ":
                 yield target.slice, node.value
     else:
         name = scanned.dotted_name(node.func)
@@ -90,16 +87,12 @@ def _set(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[tuple[ast.ex
             yield from ((ast.Constant(word.arg), word.value) for word in node.keywords if word.arg)
 
 
-def _find_misuse(
-    node: ast.AST, variable: MpsVariable, value: ast.expr, scanned: Scanned
-) -> Iterator[Hit]:
+def _find_misuse(node: ast.AST, variable: MpsVariable, value: ast.expr, scanned: Scanned) -> Iterator[Hit]:
     constant = scanned.mac.constant(value)
     if constant is not UNKNOWN and not isinstance(constant, str):
         yield hit("no text", node, name=variable.name, value=quote(constant))
     elif isinstance(constant, str) and number(constant) is None:
-        yield hit(
-            "no number", node, name=variable.name, value=quote(constant), takes=variable.values
-        )
+        yield hit("no number", node, name=variable.name, value=quote(constant), takes=variable.values)
     first = _torch_import(node, scanned)
     if first is not None and "imported" in variable.read:
         yield hit("set too late", node, name=variable.name, line=first.lineno)

@@ -3,6 +3,4 @@
 from opcheck.source.rule import ScanRule
 
 WITHOUT_REASON = ScanRule(id="OC220", severity="warning", no_fix="a person must write the reason")
-UNUSED = ScanRule(
-    id="OC221", severity="warning", no_fix="the comment may be meant for another line"
-)
+UNUSED = ScanRule(id="OC221", severity="warning", no_fix="the comment may be meant for another line")

@@ -52,9 +52,7 @@ def _find_quantization(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """``load_in_4bit=True`` makes transformers quantize by bitsandbytes."""
     if node.arg in _BITS and scanned.mac.constant(node.value) is True:
         method = packages().methods["bitsandbytes"]
-        yield hit(
-            "bits", node.value, option=node.arg, because=method.because, instead=method.instead
-        )
+        yield hit("bits", node.value, option=node.arg, because=method.because, instead=method.instead)
 
 
 _UNUSED = "; no line of this file uses it: drop the import, and the requirement where no other file needs it"
@@ -72,11 +70,7 @@ def _names_read(scanned: Scanned) -> frozenset[str]:
     nodes = scanned.program.nodes
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     # ``__all__`` has names as texts.
-    texts = {
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return frozenset(names | texts)
 
 
@@ -188,9 +182,7 @@ def requirement(path: Path) -> bool:
 
 
 @rule("OC214", words=_modules)
-def find_missing_packages(
-    node: ast.Import | ast.ImportFrom | ast.keyword, scanned: Scanned
-) -> Iterator[Hit]:
+def find_missing_packages(node: ast.Import | ast.ImportFrom | ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """Unguarded imports of such a package, one finding for each package.  Options that need such a package."""
     if isinstance(node, ast.keyword):
         yield from _find_attention(node, scanned)

@@ -71,9 +71,7 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
     if name := device_name(node, scanned):
         return Fix((replace_method(node, "cuda", f"to({name}{further})"),), "unsafe")
     cuda = '"cuda:0"' if first_gpu else '"cuda"'
-    return choose_device(
-        cuda, scanned, lambda text: replace_method(node, "cuda", f"to({text}{further})")
-    )
+    return choose_device(cuda, scanned, lambda text: replace_method(node, "cuda", f"to({text}{further})"))
 
 
 def _fix_map_location(node: ast.expr, index: ast.expr | None, scanned: Scanned) -> Fix | None:
@@ -226,9 +224,7 @@ def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:
     cast = f"{torch}.{dtype}"
     if name := device_name(node, scanned):
         return Fix((replace_method(node, "type", f"to({name}, {cast})"),), "unsafe")
-    return choose_device(
-        '"cuda"', scanned, lambda device: replace_method(node, "type", f"to({device}, {cast})")
-    )
+    return choose_device('"cuda"', scanned, lambda device: replace_method(node, "type", f"to({device}, {cast})"))
 
 
 def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
@@ -246,15 +242,12 @@ def _one_of_several(origin: ast.expr, scanned: Scanned) -> bool:
     targets = parent.targets if isinstance(parent, ast.Assign) and parent.value is device else []
     uses = (use for target in targets for use in scanned.program.uses.get(last(target), ()))
     return any(
-        isinstance(holder := scanned.program.parent(use), _LISTS) and _holds_cpu(holder, scanned)
-        for use in uses
+        isinstance(holder := scanned.program.parent(use), _LISTS) and _holds_cpu(holder, scanned) for use in uses
     )
 
 
 def _holds_cpu(listed: ast.List | ast.Tuple | ast.Set, scanned: Scanned) -> bool:
-    devices = (
-        read_device(scanned.program.only_value(part) or part, scanned) for part in listed.elts
-    )
+    devices = (read_device(scanned.program.only_value(part) or part, scanned) for part in listed.elts)
     return any(device is not None and not is_cuda(device.text) for device in devices)
 
 
@@ -280,9 +273,7 @@ def _tensor_type(node: ast.Call, name: str, scanned: Scanned) -> str:
     if method(node) != "type" and name != "torch.set_default_tensor_type":
         return ""
     argument_given = argument(node, 0, "dtype", "t")
-    text = argument_given and (
-        scanned.dotted_name(argument_given) or scanned.mac.constant(argument_given)
-    )
+    text = argument_given and (scanned.dotted_name(argument_given) or scanned.mac.constant(argument_given))
     is_type = isinstance(text, str) and text.startswith("torch.cuda.") and text.endswith("Tensor")
     return str(text) if is_type else ""
 
@@ -361,9 +352,7 @@ _LOOKUPS = {"get": (0, 1), "pop": (0, 1), "setdefault": (0, 1), "getenv": (0, 1)
 
 
 @rule("OC203")
-def find_cuda_defaults(
-    node: ast.Call | ast.arguments | ast.AnnAssign, scanned: Scanned
-) -> Iterator[Hit]:
+def find_cuda_defaults(node: ast.Call | ast.arguments | ast.AnnAssign, scanned: Scanned) -> Iterator[Hit]:
     """Defaults of command lines, parameters and fields that are ``cuda``."""
     if isinstance(node, ast.Call):
         name = scanned.dotted_name(node.func).rpartition(".")[2] or method(node)
@@ -445,9 +434,7 @@ def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fi
     return Fix(edits(chosen.edits[0].text), "unsafe", edits("{helper}"))
 
 
-def _default_hits(
-    default: ast.expr | None, what: str, scanned: Scanned, fix: Fix | None = None
-) -> Iterator[Hit]:
+def _default_hits(default: ast.expr | None, what: str, scanned: Scanned, fix: Fix | None = None) -> Iterator[Hit]:
     """A default that is ``"cuda"`` or ``torch.device("cuda")``."""
     value = scanned.mac.cuda(default and scanned.unwrap_device(default))
     if value is not None:

@@ -62,9 +62,7 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         yield hit("several devices", node)
 
 
-def _nccl_hits(
-    node: ast.expr | None, scanned: Scanned, use: ast.AST | None = None
-) -> Iterator[Hit]:
+def _nccl_hits(node: ast.expr | None, scanned: Scanned, use: ast.AST | None = None) -> Iterator[Hit]:
     """NCCL as an argument of a call, or as a default."""
     for value in scanned.mac.values(node) if node is not None else ():
         if isinstance(value.constant, str) and value.constant.lower() == "nccl":
@@ -74,9 +72,7 @@ def _nccl_hits(
 
 # -- OC228: nn.DataParallel, which moves no inputs on a Mac ----------------------------------------
 
-_NAMES = {
-    f"torch.nn.{module}DataParallel" for module in ("", "parallel.", "parallel.data_parallel.")
-}
+_NAMES = {f"torch.nn.{module}DataParallel" for module in ("", "parallel.", "parallel.data_parallel.")}
 _MOVES = {"cuda", "to"}
 
 
@@ -85,9 +81,7 @@ def find_data_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Modules that are wrapped; a warning where the file moves nothing but the module itself."""
     if scanned.dotted_name(node.func) not in _NAMES:
         return
-    yield hit(
-        "data parallel", node, severity=None if _moves_something_else(node, scanned) else "warning"
-    )
+    yield hit("data parallel", node, severity=None if _moves_something_else(node, scanned) else "warning")
 
 
 def _moves_something_else(call: ast.Call, scanned: Scanned) -> bool:
@@ -128,9 +122,7 @@ _ITERATING = frozenset(
 _COMPOSES = {"Compose", "Lambda", "Sequential"}
 _KEPT = frozenset({"loader", "is_valid_file", "target_transform", "transform", "transforms"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_Iterating = (
-    ast.Call | ast.For | ast.AsyncFor | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-)
+_Iterating = ast.Call | ast.For | ast.AsyncFor | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: Position of num_workers (torch/utils/data/dataloader.py).
 _WORKERS = 5
 _MOST_FUNCTIONS = 200
@@ -238,9 +230,7 @@ def _is_loader(node: ast.expr, scanned: Scanned, depth: int) -> bool:
             return True
         function = _function(node, scanned)
         return function is not None and any(
-            isinstance(each, ast.Return)
-            and each.value
-            and _is_loader(each.value, scanned, depth + 1)
+            isinstance(each, ast.Return) and each.value and _is_loader(each.value, scanned, depth + 1)
             for each in walk(function)
         )
     if isinstance(node, ast.Tuple):
@@ -256,9 +246,7 @@ def _is_loader(node: ast.expr, scanned: Scanned, depth: int) -> bool:
             # The names of a tuple get parts of the value.
             unpacked = binding.node.value if isinstance(binding.node, ast.Assign) else None
             values.append(binding.value or unpacked)
-    return bool(values) and all(
-        value is not None and _is_loader(value, scanned, depth + 1) for value in values
-    )
+    return bool(values) and all(value is not None and _is_loader(value, scanned, depth + 1) for value in values)
 
 
 def _has_workers(call: ast.Call, scanned: Scanned) -> bool:
@@ -283,13 +271,9 @@ def _gives_workers(node: ast.expr, scanned: Scanned) -> bool:
             call = scanned.program.parent(update) if isinstance(update, ast.Attribute) else None
             if isinstance(call, ast.Call) and method(call) == "update":
                 dicts += call.args[:1]
-    dicts += [
-        part for each in dicts if isinstance(each, ast.IfExp) for part in (each.body, each.orelse)
-    ]
+    dicts += [part for each in dicts if isinstance(each, ast.IfExp) for part in (each.body, each.orelse)]
     return any(
-        isinstance(key, ast.Constant)
-        and key.value == "num_workers"
-        and _is_positive(value, scanned)
+        isinstance(key, ast.Constant) and key.value == "num_workers" and _is_positive(value, scanned)
         for each in dicts
         if isinstance(each, ast.Dict)
         for key, value in zip(each.keys, each.values, strict=True)

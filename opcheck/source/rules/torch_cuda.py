@@ -38,9 +38,7 @@ def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if name in RAISES:
         fix, prints = _fix_call(node, name, scanned), find_error(name, scanned.target)
         otherwise = "call it only where torch.cuda.is_available()"
-        yield _report(
-            node, name, "fails without CUDA", INSTEAD.get(name, ""), otherwise, fix, prints
-        )
+        yield _report(node, name, "fails without CUDA", INSTEAD.get(name, ""), otherwise, fix, prints)
 
 
 def _report(
@@ -122,9 +120,7 @@ def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> 
     """``torch.has_mps`` and ``getattr(torch, "has_mps", False)``."""
     asked = isinstance(node, ast.Attribute) and scanned.dotted_name(node) == "torch.has_mps"
     match node:
-        case ast.Call(
-            func=ast.Name("getattr" | "hasattr"), args=[owner, ast.Constant("has_mps"), *_]
-        ):
+        case ast.Call(func=ast.Name("getattr" | "hasattr"), args=[owner, ast.Constant("has_mps"), *_]):
             asked = scanned.dotted_name(owner) == "torch"
     if asked:
         torch = torch_name(scanned)
@@ -147,14 +143,7 @@ def find_device_counts(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         return
     by_zero = False
     match scanned.program.parent(node):
-        case (
-            ast.Compare()
-            | ast.If()
-            | ast.IfExp()
-            | ast.BoolOp()
-            | ast.UnaryOp()
-            | ast.FormattedValue()
-        ):
+        case ast.Compare() | ast.If() | ast.IfExp() | ast.BoolOp() | ast.UnaryOp() | ast.FormattedValue():
             return
         case ast.Call(func=called) if last(called) in _MESSAGES:
             return
@@ -253,9 +242,7 @@ _PARAMETERS = ("enabled", "dtype", "cache_enabled")
 
 
 @rule("OC207", attributes={name.rpartition(".")[2] for name in _OF_CUDA})
-def find_cuda_autocast(
-    node: ast.Call | ast.Attribute | ast.Name, scanned: Scanned
-) -> Iterator[Hit]:
+def find_cuda_autocast(node: ast.Call | ast.Attribute | ast.Name, scanned: Scanned) -> Iterator[Hit]:
     """Autocast and GradScaler of CUDA, and functions about them."""
     if isinstance(node, (ast.Attribute, ast.Name)):
         instead = _OF_CUDA.get(scanned.dotted_name(node))
@@ -296,16 +283,13 @@ def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     message = f"{what} is disabled without CUDA: on a Mac nothing is cast or scaled"
     if is_off:
         message = (
-            f"{what} with enabled=False turns off CUDA's autocast alone: "
-            'inside of autocast("mps") this part is cast'
+            f'{what} with enabled=False turns off CUDA\'s autocast alone: inside of autocast("mps") this part is cast'
         )
     yield Hit(
         node=node,
         message=message,
         hint=f'torch.amp.{ending}("mps"), or with the type of the chosen device',
-        fix=_fix(node, name, scanned, is_off=is_off)
-        if ending == "autocast"
-        else _scaler_fix(node, name, scanned),
+        fix=_fix(node, name, scanned, is_off=is_off) if ending == "autocast" else _scaler_fix(node, name, scanned),
         no_fix=_BY_HAND,
     )
 
@@ -359,8 +343,7 @@ def _aliases(scanned: Scanned) -> frozenset[str]:
         name.removeprefix("self.")
         for name, bound in scanned.program.bound_values()
         for value in _sides(bound)
-        if isinstance(value, (ast.Name, ast.Attribute))
-        and scanned.dotted_name(value).rpartition(".")[2] in _NAMES
+        if isinstance(value, (ast.Name, ast.Attribute)) and scanned.dotted_name(value).rpartition(".")[2] in _NAMES
     )
 
 
@@ -426,10 +409,7 @@ def _wrap_arguments(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
         return fix
     indent = text[: len(text) - len(text.lstrip())]
     deeper = f"\n{indent}    "
-    edits = (
-        edit._replace(text=deeper + edit.text) if edit[:2] == (line, column) else edit
-        for edit in fix.edits
-    )
+    edits = (edit._replace(text=deeper + edit.text) if edit[:2] == (line, column) else edit for edit in fix.edits)
     end = (node.end_col_offset or 0) - 1
     return fix._replace(edits=(*edits, Edit(line, end, line, end, f"\n{indent}")))
 
@@ -466,18 +446,14 @@ def _scales(scanned: Scanned) -> bool:
     """Return whether the project scales gradients, also by a scaler of its own: ``loss_scaler``."""
     names = (*scanned.program.uses, *scanned.program.imports.values())
     project = scanned.project
-    return any("scaler" in name.lower() for name in names) or (
-        project is not None and project.has_word(b"GradScaler")
-    )
+    return any("scaler" in name.lower() for name in names) or (project is not None and project.has_word(b"GradScaler"))
 
 
 def _casts(scanned: Scanned) -> bool:
     """Return whether the file turns autocast of CUDA on."""
     calls = (node for node in scanned.program.nodes if isinstance(node, ast.Call))
     of_cuda = (each for each in calls if _name(each, scanned).startswith("torch.cuda.amp.autocast"))
-    return any(
-        getattr(argument(each, 0, "enabled"), "value", None) is not False for each in of_cuda
-    )
+    return any(getattr(argument(each, 0, "enabled"), "value", None) is not False for each in of_cuda)
 
 
 def _merge_edits(edits: list[Edit]) -> Iterator[Edit]:

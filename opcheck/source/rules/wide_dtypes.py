@@ -27,9 +27,7 @@ _BOOL, _INT64, FLOAT64, COMPLEX128 = (0, 8), (1, 64), (2, 64), (3, 128)
 _FLOAT32, _COMPLEX64 = (2, 32), (3, 64)
 #: The spellings of dtypes, the same in NumPy and in torch but for ``int``, ``float`` and ``complex``.
 _SPELLED: dict[str, _Dtype] = {
-    name: (int(rank), int(bits))
-    for name, key in read_lists("dtypes").items()
-    for rank, bits in [key.split()]
+    name: (int(rank), int(bits)) for name, key in read_lists("dtypes").items() for rank, bits in [key.split()]
 }
 _BUILTINS = {"bool": _BOOL, "int": _INT64, "float": FLOAT64, "complex": COMPLEX128}
 _OF_TORCH = {"int": (1, 32), "float": _FLOAT32, "char": (1, 8)}
@@ -46,18 +44,12 @@ _DECIDING = {
 _DTYPE_POSITION = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "asarray": 1, "full": 2}
 #: Without an axis they give a scalar.
 _REDUCES = read_words("reduces", "numpy")
-_CONSTANTS = {
-    f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")
-}
+_CONSTANTS = {f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")}
 _GENERATORS = {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"}
 #: The functions of torch that keep the dtype of an array, those that join several, and those of float32.
 TENSORS = {"torch.tensor", "torch.as_tensor", "torch.asarray"}
-_MADE = {*TENSORS, "torch.from_numpy"} | {
-    f"torch.{name}" for name in ("stack", "cat", "concat", "hstack", "vstack")
-}
-_SINGLE = {
-    f"torch.{name}" for name in ("Tensor", "FloatTensor", "rand", "randn", "ones", "zeros", "eye")
-}
+_MADE = {*TENSORS, "torch.from_numpy"} | {f"torch.{name}" for name in ("stack", "cat", "concat", "hstack", "vstack")}
+_SINGLE = {f"torch.{name}" for name in ("Tensor", "FloatTensor", "rand", "randn", "ones", "zeros", "eye")}
 #: The methods of a tensor that cast it, and those that keep its dtype.
 _CAST_METHODS, _KEEPS = read_words("casts", "numpy"), read_words("keeps", "numpy")
 #: A longer chain of values is not followed; each takes about six of Python's 1000 frames.
@@ -153,8 +145,7 @@ class Dtypes:
             return _agree([self._find_bound(each, name) for each in bindings[: _MOST + 1]])
         if id(bindings) not in self._positions:
             self._positions[id(bindings)] = [
-                _position(program.parent(each.node) if _is_inside(each) else each.node)
-                for each in bindings
+                _position(program.parent(each.node) if _is_inside(each) else each.node) for each in bindings
             ]
         end = bisect.bisect_left(self._positions[id(bindings)], _start(target or node))
         blocks = {(place.parent, place.field) for _, place in program.ancestors(node)}
@@ -169,10 +160,7 @@ class Dtypes:
 
     def _find_bound(self, binding: Binding, name: str) -> ArrayKind | None:
         match binding.node:
-            case (
-                ast.For(target=ast.Name(), iter=values)
-                | ast.comprehension(target=ast.Name(), iter=values)
-            ):
+            case ast.For(target=ast.Name(), iter=values) | ast.comprehension(target=ast.Name(), iter=values):
                 return self._array(values)
             case ast.arg():
                 return self._parameter(binding.node, name)
@@ -198,11 +186,7 @@ class Dtypes:
     def _find_returned(self, function: Function) -> ArrayKind | None:
         """The kind that all returns of a function have."""
         parts = (ast.Return, ast.Yield, ast.YieldFrom)
-        own = [
-            part
-            for part in walk(function)
-            if isinstance(part, parts) and self._program.scope(part) is function
-        ]
+        own = [part for part in walk(function) if isinstance(part, parts) and self._program.scope(part) is function]
         is_plain = all(isinstance(part, ast.Return) for part in own) and not function.decorator_list
         return _agree([self.kind(part.value) for part in own[: _MOST + 1]]) if is_plain else None
 
@@ -245,11 +229,7 @@ class Dtypes:
                 if not bindings and called in {"float", "int"}:
                     return ArrayKind("python", _BUILTINS[called], is_scalar=True)
                 if not bindings and called in {"list", "range"} and node.args:
-                    return (
-                        ArrayKind("python", _INT64)
-                        if called == "range"
-                        else self.kind(node.args[0])
-                    )
+                    return ArrayKind("python", _INT64) if called == "range" else self.kind(node.args[0])
                 bound = self._program.only_binding(node.func)
                 if bound and isinstance(bound.node, ast.FunctionDef):
                     return self._find_returned(bound.node)
@@ -505,9 +485,7 @@ def asked_dtype(node: ast.Call, scanned: Scanned) -> str:
         candidates += node.args
     for candidate in candidates:
         # Also through one assignment: ``dtype = torch.float64``.
-        named = scanned.dotted_name(candidate) or scanned.dotted_name(
-            scanned.program.only_value(candidate)
-        )
+        named = scanned.dotted_name(candidate) or scanned.dotted_name(scanned.program.only_value(candidate))
         if (dtype := _DTYPES.get(named)) is not None:
             return dtype
         text = scanned.mac.constant(candidate) if last == "type" else None
@@ -588,10 +566,7 @@ _CAST_KIND = "torch.float8_e4m3fn"
 def find_float8(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.to(torch.float8_e4m3fn)``, ``dtype=torch.float8_e5m2``, ``storage_dtype=torch.float8_e4m3fn``."""
     named = [*node.args, *(word.value for word in node.keywords if word.arg)]
-    dtypes = [
-        scanned.dotted_name(each) or scanned.dotted_name(scanned.program.only_value(each))
-        for each in named
-    ]
+    dtypes = [scanned.dotted_name(each) or scanned.dotted_name(scanned.program.only_value(each)) for each in named]
     kind = next((each for each in dtypes if each.startswith(_FLOAT8)), "")
     can_cast = kind == _CAST_KIND and scanned.target.torch >= _CASTS
     if not kind or can_cast or _on_cpu(node, scanned):

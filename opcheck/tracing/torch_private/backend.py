@@ -137,11 +137,7 @@ def without_cuda() -> list[tuple[AttributePlace, Any]]:
         *((torch.cuda.nvtx, name, nvtx) for name in ("mark", "range_push", "range_pop")),
         (collectives, "_NCCL_AVAILABLE", False),
     ]
-    return [
-        (AttributePlace(owner, name), value)
-        for owner, name, value in places
-        if hasattr(owner, name)
-    ]
+    return [(AttributePlace(owner, name), value) for owner, name, value in places if hasattr(owner, name)]
 
 
 with require_names("moving tensors to a device that the machine does not have"):
@@ -184,9 +180,7 @@ with require_names("moving tensors to a device that the machine does not have"):
     foreach_lerp_: Callable[..., Any] = torch._foreach_lerp_
     """Interpolates each tensor of a list, for the same. Required."""
 
-private_backend_name: Callable[[], str] = getattr(
-    torch._C, "_get_privateuse1_backend_name", lambda: "privateuseone"
-)
+private_backend_name: Callable[[], str] = getattr(torch._C, "_get_privateuse1_backend_name", lambda: "privateuseone")
 """The device of another package. Optional: without it, such a device goes by the name that torch
 gave it.
 """

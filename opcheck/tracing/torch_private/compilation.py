@@ -163,15 +163,11 @@ def _adapt(overrides: Any, kernel: Any) -> None:
     if not hasattr(kernel, "headers"):  # 2.7
         reduce = kernel.reduction
 
-        def reduction(
-            self: Any, dtype: Any, src_dtype: Any, reduction_type: str, value: Any
-        ) -> Any:
+        def reduction(self: Any, dtype: Any, src_dtype: Any, reduction_type: str, value: Any) -> Any:
             result = reduce(self, dtype, src_dtype, reduction_type, value)
             if not isinstance(result, tuple):
                 return result
-            return tuple(
-                self.cse.generate(self.compute, str(part), dtype=torch.float32) for part in result
-            )
+            return tuple(self.cse.generate(self.compute, str(part), dtype=torch.float32) for part in result)
 
         kernel.reduction = reduction
 
@@ -306,9 +302,7 @@ def extern_comment() -> AttributePlace:
 
 def compile_shader() -> AttributePlace:
     """Return the step that hands one kernel to Metal, to replace it. Required."""
-    return AttributePlace(
-        lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader"
-    )
+    return AttributePlace(lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader")
 
 
 def compile_shaders() -> AttributePlace | None:

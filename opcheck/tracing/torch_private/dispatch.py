@@ -56,14 +56,10 @@ with require_names("dispatching operators as a Mac does"):
     ``OpOverload.has_kernel_for_dispatch_key`` does not replace it: it counts Python decompositions.
     """
 
-    registered_for: Callable[[str], list[str]] = (
-        torch._C._dispatch_get_registrations_for_dispatch_key
-    )
+    registered_for: Callable[[str], list[str]] = torch._C._dispatch_get_registrations_for_dispatch_key
     """The names of the operators that have a kernel for a key; a Mac's build has them for MPS. Required."""
 
-    def register_over(
-        library: torch.library.Library, name: str, key: str, kernel: Callable[..., Any]
-    ) -> None:
+    def register_over(library: torch.library.Library, name: str, key: str, kernel: Callable[..., Any]) -> None:
         """Register a kernel over the present kernel, which returns with ``unregister``. Required.
 
         ``Library.impl`` refuses it where that was registered from Python (torch/library.py, 2.8).
@@ -86,17 +82,13 @@ with require_names("dispatching operators as a Mac does"):
     Required.
     """
 
-    group_norm_backward_in_python: Callable[..., Any] = (
-        torch._decomp.decompositions.native_group_norm_backward
-    )
+    group_norm_backward_in_python: Callable[..., Any] = torch._decomp.decompositions.native_group_norm_backward
     """The same for its backward. Required."""
 
     var_mean_in_python: Callable[..., Any] = torch._refs.var_mean
     """The same for ``var_mean`` of complex numbers. Required."""
 
-    lu_solve_in_python: Callable[..., Any] | None = getattr(
-        torch._refs.linalg, "linalg_lu_solve_out_mps", None
-    )
+    lu_solve_in_python: Callable[..., Any] | None = getattr(torch._refs.linalg, "linalg_lu_solve_out_mps", None)
     """The same for ``linalg.lu_solve`` (torch/_refs/linalg/__init__.py of 2.10 to 2.13).
 
     Optional: without it, a call of the operator on such a target is reported as not simulated.

@@ -16,9 +16,7 @@ with require_names("following modules"):
     buffers_of: Callable[[torch.nn.Module], dict[str, Any]] = operator.attrgetter("_buffers")
     """The table of a module's own buffers, to exchange them in place. Required."""
 
-    pre_hooks_of: Callable[[torch.nn.Module], dict[int, Any]] = operator.attrgetter(
-        "_forward_pre_hooks"
-    )
+    pre_hooks_of: Callable[[torch.nn.Module], dict[int, Any]] = operator.attrgetter("_forward_pre_hooks")
     """The hooks that run before ``forward``, among them the check of an exported program's inputs.
     Required.
     """
@@ -34,9 +32,7 @@ with require_names("following modules"):
     call_module = torch.nn.Module._wrapped_call_impl
     """What ``Module.__call__`` is before anything replaces it. Required."""
 
-    with_other_tensors: Callable[..., AbstractContextManager[None]] = (
-        torch.nn.utils.stateless._reparametrize_module
-    )
+    with_other_tensors: Callable[..., AbstractContextManager[None]] = torch.nn.utils.stateless._reparametrize_module
     """A context that gives a module other parameters and buffers. Required."""
 
     BatchNorm = torch.nn.modules.batchnorm._BatchNorm

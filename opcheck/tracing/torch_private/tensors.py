@@ -44,9 +44,7 @@ with require_names("making a plain CPU tensor that dispatches as MPS"):
     set_conjugate = torch._C._set_conj
     """Marks a view as conjugated. Required."""
 
-    is_wrapper: Callable[[torch.Tensor], bool] = (
-        torch.utils._python_dispatch.is_traceable_wrapper_subclass
-    )
+    is_wrapper: Callable[[torch.Tensor], bool] = torch.utils._python_dispatch.is_traceable_wrapper_subclass
     """Whether a tensor is of a class that wraps others, such as torchao's quantized weights. Required."""
 
     set_negative = torch._C._set_neg

@@ -174,9 +174,7 @@ def test_buffers_of_library_models_have_their_values() -> None:
 
     def make() -> nn.Module:
         swin = transformers.SwinConfig(depths=[1], num_heads=[2], embed_dim=32, window_size=7)
-        llama = transformers.LlamaConfig(
-            hidden_size=512, intermediate_size=512, num_hidden_layers=1, vocab_size=2000
-        )
+        llama = transformers.LlamaConfig(hidden_size=512, intermediate_size=512, num_hidden_layers=1, vocab_size=2000)
         bert = transformers.BertConfig(num_hidden_layers=1)
         return nn.ModuleList(
             [
@@ -211,9 +209,7 @@ print(sum(p.numel() for p in model.parameters()), sum(p.nbytes for p in model.pa
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(peak if sys.platform == "darwin" else peak * 1024)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
     parameters, size, peak = map(int, done.stdout.split())
     assert parameters == 8_030_261_248
     assert size == 2 * parameters
@@ -235,9 +231,7 @@ def test_inputs_made_while_building_become_real() -> None:
     assert filled["flag"] is True
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64, torch.float8_e5m2]
-)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64, torch.float8_e5m2])
 def test_values_are_the_same_in_each_run(dtype: torch.dtype) -> None:
     first, other = values((3, 4), dtype), values((3, 4), dtype)
     assert first.dtype is dtype

@@ -166,18 +166,14 @@ LATER: dict[str, Any] = {"scheduler": ["diffusers", "OfALaterScheduler"]}
         ({**INDEX, **LATER, "_class_name": "DDIMPipeline"}, "scheduler"),
     ],
 )
-def test_a_pipeline_that_cannot_be_built_is_judged_by_its_components(
-    index: dict[str, Any], named: str
-) -> None:
+def test_a_pipeline_that_cannot_be_built_is_judged_by_its_components(index: dict[str, Any], named: str) -> None:
     contents = {
         "model_index.json": index,
         "vae/config.json": VAE,
         "scheduler/scheduler_config.json": {"_class_name": "DDIMScheduler"},
     }
     files = {path: json.dumps(content) for path, content in contents.items()}
-    described = Repository(
-        name="org/model", files=files, weights=(FolderWeights(elements={"F32": 1}),)
-    )
+    described = Repository(name="org/model", files=files, weights=(FolderWeights(elements={"F32": 1}),))
     trace = traced(load("org/model", repository=described))
     (problem,) = trace.problems
     assert problem.kind == "not_built"

@@ -93,9 +93,7 @@ def audit(folder: Path, name: str) -> Report:
     return opcheck.audit(f"{path}:{name}", inputs=["8x8"], torch="2.13", macos="15.0")
 
 
-@pytest.mark.parametrize(
-    "name", ["HandledHalf", "HandledDouble", "HandledFallback", "HandledShape"]
-)
+@pytest.mark.parametrize("name", ["HandledHalf", "HandledDouble", "HandledFallback", "HandledShape"])
 def test_an_error_that_the_program_handles_is_no_finding(tmp_path: Path, name: str) -> None:
     report = audit(tmp_path, name)
     assert [finding.rule for finding in report.findings if finding.severity == "error"] == []
@@ -111,10 +109,5 @@ def test_an_audit_goes_on_after_each_refused_call(tmp_path: Path) -> None:
     report = audit(tmp_path, "FourFaults")
     errors = {finding.rule for finding in report.findings if finding.severity == "error"}
     assert errors == {"OC102", "OC105", "OC106", "OC140"}
-    lines = {
-        place.line
-        for finding in report.findings
-        if finding.severity == "error"
-        for place in finding.locations
-    }
+    lines = {place.line for finding in report.findings if finding.severity == "error" for place in finding.locations}
     assert len(lines) == len(errors)

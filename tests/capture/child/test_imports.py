@@ -33,7 +33,5 @@ with without_compiler():
 
 
 def test_the_compiler_is_not_imported() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.splitlines() == ["False False", "False", "True [2.0, 2.0]"]

@@ -29,9 +29,7 @@ def say(text: str, *, seconds: float = 0.0) -> None:
 def lost(folder: Path, torch: str, *, mode: Mode = "train") -> list[Problem]:
     file = folder / "model.py"
     file.write_text(MODEL)
-    request = CaptureRequest(
-        model=f"{file}:Model", inputs=("4x4",), torch=torch, macos="15.0", mode=mode
-    )
+    request = CaptureRequest(model=f"{file}:Model", inputs=("4x4",), torch=torch, macos="15.0", mode=mode)
     problems = run(request, say).trace.problems
     return [problem for problem in problems if problem.kind == "gradient_lost"]
 
@@ -48,7 +46,5 @@ def test_the_fallback_of_svd_has_no_derivative(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("torch", "mode"), [("2.14", "train"), ("2.13", "inference")])
-def test_nothing_is_lost_with_a_kernel_of_its_own_or_without_backward(
-    tmp_path: Path, torch: str, mode: Mode
-) -> None:
+def test_nothing_is_lost_with_a_kernel_of_its_own_or_without_backward(tmp_path: Path, torch: str, mode: Mode) -> None:
     assert not lost(tmp_path, torch, mode=mode)

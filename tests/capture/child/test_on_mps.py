@@ -102,9 +102,7 @@ def test_the_default_device_serves_the_run_and_is_taken_back(tmp_path: Path) -> 
     assert default_device() is None
     # opcheck makes its inputs on the CPU, as a program that names no device does.
     file = tmp_path / "a_file_2.py"
-    file.write_text(
-        "import torch\ntorch.set_default_device('mps')\ndef net(x):\n    return x * torch.ones(2)\n"
-    )
+    file.write_text("import torch\ntorch.set_default_device('mps')\ndef net(x):\n    return x * torch.ones(2)\n")
     request = CaptureRequest(model=f"{file}:net", torch="2.13", macos="15.0", inputs=("2",))
     trace = run(request, silent).trace
     assert [call.op for call in trace.calls] == ["aten::ones", "aten::mul.Tensor"]

@@ -74,9 +74,7 @@ def test_what_python_raises_has_no_operator() -> None:
 
 def test_a_short_text_says_nothing() -> None:
     statement = make_statement("short", error=ErrorText(type="RuntimeError", text="bad {x}"))
-    problem = Problem(
-        kind="model_raised", message="the model raised RuntimeError: bad Half", op="aten::mm"
-    )
+    problem = Problem(kind="model_raised", message="the model raised RuntimeError: bad Half", op="aten::mm")
     assert refused_call(target(), problem, "forward", [statement]) is None
 
 

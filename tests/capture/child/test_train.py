@@ -183,9 +183,7 @@ FIRST, TWICE, LAST = (
 
 
 def test_a_step_has_its_phases_and_backward_the_lines_of_forward(program: Path) -> None:
-    request = CaptureRequest(
-        model=f"{program}:net", torch="2.13", macos="15.0", mode="train", optimizer="sgd"
-    )
+    request = CaptureRequest(model=f"{program}:net", torch="2.13", macos="15.0", mode="train", optimizer="sgd")
     trace = capture(request)
     assert trace.complete
     assert not trace.problems
@@ -209,9 +207,7 @@ def test_a_step_has_its_phases_and_backward_the_lines_of_forward(program: Path) 
     assert modules == ["second", "Net", "Net", "first"]
     assert {call.module for call in trace.calls if not call.location} == {"", "loss", "SGD"}
     assert _ops(trace, "optimizer") == ["add_.Tensor"] * 4
-    assert all(
-        spec.device == "mps" for call in trace.calls for spec in (*call.inputs, *call.outputs)
-    )
+    assert all(spec.device == "mps" for call in trace.calls for spec in (*call.inputs, *call.outputs))
 
 
 @pytest.mark.parametrize(
@@ -283,9 +279,7 @@ def test_whose_backward_a_call_is(program: Path, name: str, calls: list[tuple[st
     result = _backward(trace)
     missing = Counter(calls) - Counter(result)
     assert not missing, result
-    assert all(
-        spec.device == "mps" for call in trace.calls for spec in (*call.inputs, *call.outputs)
-    )
+    assert all(spec.device == "mps" for call in trace.calls for spec in (*call.inputs, *call.outputs))
 
 
 def test_a_gradient_of_a_gradient_belongs_to_the_first_forward(program: Path) -> None:
@@ -320,9 +314,7 @@ def test_nothing_to_train_is_a_problem(program: Path, name: str, message: str) -
         ("sgd:momentum=0.9", "SGD(momentum=0.9)", {"clone": 4, "add_.Tensor": 4}),
     ],
 )
-def test_the_optimizer_goes_as_on_a_mac(
-    program: Path, asked: str, said: str, calls: dict[str, int]
-) -> None:
+def test_the_optimizer_goes_as_on_a_mac(program: Path, asked: str, said: str, calls: dict[str, int]) -> None:
     trace = _capture(program, "net", optimizer=asked)
     assert trace.complete
     assert trace.optimizer == said

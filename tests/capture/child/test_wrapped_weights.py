@@ -23,9 +23,7 @@ class Scaled(torch.Tensor):
 
     @staticmethod
     def __new__(cls: Any, values: torch.Tensor, scale: torch.Tensor) -> Any:
-        return torch.Tensor._make_wrapper_subclass(
-            cls, values.shape, dtype=scale.dtype, device=values.device
-        )
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=scale.dtype, device=values.device)
 
     def __init__(self, values: torch.Tensor, scale: torch.Tensor) -> None:
         self.values, self.scale = values, scale

@@ -50,9 +50,7 @@ def raised(source: str, release: str = "2.11", *, fallback: bool = False) -> Bas
         ),
     ],
 )  # fmt: skip
-def test_where_the_sources_of_mps_have_a_text_it_is_theirs(
-    source: str, release: str, text: str
-) -> None:
+def test_where_the_sources_of_mps_have_a_text_it_is_theirs(source: str, release: str, text: str) -> None:
     error = raised(source, release)
     assert isinstance(error, RuntimeError)
     assert str(error) == text
@@ -70,9 +68,7 @@ def test_where_the_sources_of_mps_have_a_text_it_is_theirs(
         (f"torch.histogram({_INTS}, {_INTS})", "aten::histogram.bins_tensor", "int32"),
     ],
 )
-def test_a_dtype_that_no_backend_computes_is_refused(
-    source: str, operator: str, dtype: str
-) -> None:
+def test_a_dtype_that_no_backend_computes_is_refused(source: str, operator: str, dtype: str) -> None:
     error = raised(source, "2.13")
     # A program that has a way for it still goes that way.
     assert isinstance(error, NotImplementedError)
@@ -102,9 +98,7 @@ def test_a_program_that_catches_a_refused_dtype_does_not_run_natively() -> None:
         with contextlib.suppress(NotImplementedError):
             torch.gcd(values, values)
     assert run.report.headline == "fails"
-    assert {group.op for group in run.report.groups if group.verdict.status != "native"} == {
-        "aten::gcd"
-    }
+    assert {group.op for group in run.report.groups if group.verdict.status != "native"} == {"aten::gcd"}
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,7 @@ dist.barrier()
         ("2.13", "torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).to('mps'))", "'c10d::allgather_'"),
     ],
 )  # fmt: skip
-def test_collectives_have_no_kernel_for_mps(
-    tmp_path: Path, release: str, statement: str, op: str
-) -> None:
+def test_collectives_have_no_kernel_for_mps(tmp_path: Path, release: str, statement: str, op: str) -> None:
     head = _DISTRIBUTED.replace("BACKEND", '"gloo"')
     ended = run(tmp_path, statement, f"--torch={release}", head=head)
     assert (ended.code, ended.report["headline"]) == (1, "fails")

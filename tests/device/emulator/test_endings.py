@@ -237,9 +237,7 @@ def test_a_mistake_inside_of_opcheck_is_a_limit_of_opcheck(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["check_layout", "math"])
-def test_an_audit_tells_opchecks_limit_from_the_models_error(
-    monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_an_audit_tells_opchecks_limit_from_the_models_error(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     def refuse(*_: object) -> None:
         raise NotSimulatedError("aten::add.Tensor has no shape rule")
 
@@ -279,9 +277,7 @@ def test_a_run_without_a_call_on_mps_says_what_happened_instead(
 
 
 _EIGENVALUES = "torch.linalg.eigvals(torch.eye(2, device='mps'))"
-_HANDLED = (
-    f"import sys, torch\ntry:\n    {_EIGENVALUES}\nexcept NotImplementedError as error:\n    "
-)
+_HANDLED = f"import sys, torch\ntry:\n    {_EIGENVALUES}\nexcept NotImplementedError as error:\n    "
 _THREADS = (
     "import torch\nfrom concurrent.futures import ThreadPoolExecutor\n"
     "with ThreadPoolExecutor(1) as pool:\n"
@@ -363,9 +359,7 @@ def test_an_end_is_one_finding(text: str, rule: str, message: str) -> None:
     ],
     ids=["nothing found", "an error"],
 )
-def test_a_quiet_run_writes_the_headline_alone(
-    opcheck_on: Started, text: str, code: int, headline: str
-) -> None:
+def test_a_quiet_run_writes_the_headline_alone(opcheck_on: Started, text: str, code: int, headline: str) -> None:
     ended = opcheck_on("run", text, "-q")
     assert ended.code == code
     ours = ended.err[ended.err.rfind("\n", 0, -1) + 1 :]

@@ -18,16 +18,9 @@ FLOAT64 = (
     "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. "
     "Please use float32 instead."
 )
-NUMPY = (
-    "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
-    "memory first."
-)
-TWO_DEVICES = (
-    "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
-)
-MISSING = (
-    "The operator 'aten::special_airy_ai.out' is not currently implemented for the MPS device."
-)
+NUMPY = "can't convert mps:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
+MISSING = "The operator 'aten::special_airy_ai.out' is not currently implemented for the MPS device."
 
 
 def there(*shape: int) -> torch.Tensor:
@@ -70,8 +63,7 @@ RAISES: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
     ),
     "matmul": (
         RuntimeError,
-        "Tensor for argument #2 'mat2' is on CPU, but expected it to be on GPU (while checking "
-        "arguments for mm)",
+        "Tensor for argument #2 'mat2' is on CPU, but expected it to be on GPU (while checking arguments for mm)",
         lambda: there() @ here(),
     ),
     "convolution": (

@@ -42,9 +42,7 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_an_exported_program_computes_what_the_model_does_on_its_device(
-    device: str, *, strict: bool
-) -> None:
+def test_an_exported_program_computes_what_the_model_does_on_its_device(device: str, *, strict: bool) -> None:
     model, x = Net().eval().to(device), torch.randn(2, 4).to(device)
     program = torch.export.export(model, (x,), strict=strict)
     assert {value.device.type for value in program.state_dict.values()} == {device}

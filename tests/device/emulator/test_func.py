@@ -47,9 +47,7 @@ TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_transform_is_on_the_device_with_the_numbers_of_the_cpu(
-    name: str, transform: str
-) -> None:
+def test_a_transform_is_on_the_device_with_the_numbers_of_the_cpu(name: str, transform: str) -> None:
     """torch/_functorch: a transform's tensor has the device of the tensor inside."""
     function, x = FUNCTIONS[name], torch.arange(3.0)
     expected = TRANSFORMS[transform](function, x)

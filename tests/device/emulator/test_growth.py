@@ -165,9 +165,7 @@ GROWING = [
         "15",
         frozenset({"aten::_scaled_dot_product_attention_math_for_mps"}),
     ),
-    PublicReport(
-        blocks_over_lengths, f"{PYTORCH}181213", "2.10", "15", frozenset({"aten::linear"})
-    ),
+    PublicReport(blocks_over_lengths, f"{PYTORCH}181213", "2.10", "15", frozenset({"aten::linear"})),
     PublicReport(
         graphs_of_many_sizes,
         "https://github.com/pytorch/pytorch/pull/181485",

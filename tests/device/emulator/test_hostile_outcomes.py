@@ -64,9 +64,7 @@ _ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("attack", _ATTACKS)
-def test_a_forged_outcome_is_three_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str
-) -> None:
+def test_a_forged_outcome_is_three_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     change, message = _ATTACKS[attack]
 

@@ -59,9 +59,7 @@ def run(call: Callable[[], Any], release: str) -> tuple[BaseException | None, Re
         ("cross_entropy", "2.15", "Target 7 is out of bounds."),
     ],
 )
-def test_where_the_kernel_checks_the_program_gets_its_text(
-    name: str, release: str, text: str
-) -> None:
+def test_where_the_kernel_checks_the_program_gets_its_text(name: str, release: str, text: str) -> None:
     error, report = run(CALLS[name], release)
     assert type(error) is torch.AcceleratorError
     assert str(error) == text
@@ -112,9 +110,7 @@ def test_another_error_stays_the_programs() -> None:
     assert "bounds" not in str(error)
 
 
-@pytest.mark.parametrize(
-    ("release", "headline"), [("2.13", "fails"), ("2.14", "runs natively"), ("2.15", "fails")]
-)
+@pytest.mark.parametrize(("release", "headline"), [("2.13", "fails"), ("2.14", "runs natively"), ("2.15", "fails")])
 def test_a_copy_to_float64_on_the_cpu_is_judged_by_release(release: str, headline: str) -> None:
     _, report = run(lambda: _rows().to("cpu", torch.float64), release)
     assert report.headline == headline

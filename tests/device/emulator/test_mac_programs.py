@@ -32,9 +32,7 @@ from opcheck.worker.protocol import WorkFailure
 
 PROGRAMS = Path(__file__).parent / "programs"
 _HEAD = re.compile(r"# (\w+): (.*)")
-_EXPECT = re.compile(
-    r'exit (?P<code>\d)(?:, raises (?P<type>\w+) "(?P<text>.*)" at line (?P<line>\d+))?'
-)
+_EXPECT = re.compile(r'exit (?P<code>\d)(?:, raises (?P<type>\w+) "(?P<text>.*)" at line (?P<line>\d+))?')
 
 
 class Head(NamedTuple):
@@ -130,9 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(("program", "head", "torch"), list(cases()))
-def test_a_program_ends_as_on_a_mac(
-    server: Server, tmp_path: Path, program: Path, head: Head, torch: str
-) -> None:
+def test_a_program_ends_as_on_a_mac(server: Server, tmp_path: Path, program: Path, head: Head, torch: str) -> None:
     for library in head.needs.split():
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed: pip install 'opcheck[programs]'")

@@ -66,9 +66,7 @@ def test_a_ratio_that_the_allocator_refuses_raises_at_the_first_tensor(
 
 
 @pytest.mark.parametrize(("torch_release", "reported"), [("2.13", True), ("2.14", False)])
-def test_buffers_of_many_sizes_are_reported_up_to_2_13(
-    torch_release: str, *, reported: bool
-) -> None:
+def test_buffers_of_many_sizes_are_reported_up_to_2_13(torch_release: str, *, reported: bool) -> None:
     with opcheck.emulate(torch=torch_release, macos="15") as session:
         # Each is more than 32 MiB smaller than those before it.
         for mib in range(40, 400, 40):

@@ -68,9 +68,7 @@ def test_a_factory_makes_it_there(name: str) -> None:
     assert FACTORIES[name]().device == torch.device("mps:0")
 
 
-@pytest.mark.parametrize(
-    "back", [lambda x: x.cpu(), lambda x: x.to("cpu"), lambda x: x.to(torch.ones(1))]
-)
+@pytest.mark.parametrize("back", [lambda x: x.cpu(), lambda x: x.to("cpu"), lambda x: x.to(torch.ones(1))])
 def test_back_on_the_cpu_it_is_a_plain_tensor(
     back: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:

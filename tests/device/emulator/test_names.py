@@ -285,6 +285,4 @@ def test_a_name_that_only_the_target_has_is_said() -> None:
         pytest.raises(AttributeError, match="'torch' has no attribute 'foreach'"),
     ):
         run_in(__file__, "import torch\ntorch.foreach\n")
-    assert [
-        finding.rule for finding in run.report.findings if "no torch.foreach" in finding.message
-    ] == ["OC123"]
+    assert [finding.rule for finding in run.report.findings if "no torch.foreach" in finding.message] == ["OC123"]

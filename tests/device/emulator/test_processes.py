@@ -159,10 +159,7 @@ _QUICK = {"a lambda to collate", "a dataset on mps", "a local dataset", "a local
 
 
 def cases(table: dict[str, Expected]) -> list[Any]:
-    return [
-        pytest.param(table[name], id=name, marks=() if name in _QUICK else pytest.mark.slow)
-        for name in table
-    ]
+    return [pytest.param(table[name], id=name, marks=() if name in _QUICK else pytest.mark.slow) for name in table]
 
 
 class Ended(NamedTuple):
@@ -202,9 +199,7 @@ def test_what_spawn_does_not_start_fails(tmp_path: Path, expected: Expected) -> 
     ended = run(tmp_path, expected.program)
     assert ended.code == 1, ended.written
     assert ended.report["headline"] == "fails"
-    found = {
-        finding["rule"] for finding in ended.report["findings"] if finding["severity"] != "note"
-    }
+    found = {finding["rule"] for finding in ended.report["findings"] if finding["severity"] != "note"}
     assert set(expected.rules) == found, ended.written
     texts = " ".join((ended.written, json.dumps(ended.report))).split()
     assert expected.text in " ".join(texts)
@@ -275,9 +270,7 @@ def test_sigterm_keeps_what_was_seen(tmp_path: Path) -> None:
         "report.json",
         "program.py",
     ]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     time.sleep(0.1)

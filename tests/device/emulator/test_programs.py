@@ -122,9 +122,7 @@ def test_a_trainer_has_the_cpus_losses(tmp_path: Path) -> None:
     ended = run(tmp_path, str(SCRIPTS / "finetune.py"))
     assert ended.code == 0, ended.err
     assert "device mps" in ended.out
-    prepare = (
-        "from opcheck.capture.child.extensions import prepare_torchvision; prepare_torchvision();"
-    )
+    prepare = "from opcheck.capture.child.extensions import prepare_torchvision; prepare_torchvision();"
     reference = subprocess.run(
         [
             sys.executable,
@@ -179,9 +177,7 @@ def test_a_bug_raises_the_macs_error_at_its_line(tmp_path: Path, bug: str) -> No
     ):
         printed(str(script), "--epochs=1")
     assert caught.type.__name__ == kind
-    lines = [
-        entry.lineno for entry in traceback.extract_tb(caught.tb) if "digits" in entry.filename
-    ]
+    lines = [entry.lineno for entry in traceback.extract_tb(caught.tb) if "digits" in entry.filename]
     # The mixed devices meet in the first convolution of the model.
     assert (lines[-1] == line) is (bug != "mixed devices")
     assert mac.report.headline == "fails"

@@ -80,9 +80,7 @@ def test_a_generator_of_mps_draws_what_the_default_one_of_its_seed_draws() -> No
         (lambda: torch.set_rng_state(torch.mps.get_rng_state()), "of size 5056 but found"),
     ],
 )
-def test_the_state_of_one_device_is_refused_by_the_other(
-    run: Callable[[], None], text: str
-) -> None:
+def test_the_state_of_one_device_is_refused_by_the_other(run: Callable[[], None], text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         run()
 
@@ -99,9 +97,7 @@ def test_fork_rng_keeps_both_states() -> None:
 
 @pytest.mark.parametrize("reentrant", [False, True])
 @pytest.mark.parametrize(("device", "same"), [("cpu", True), ("mps", False)])
-def test_a_checkpoint_draws_another_mask_on_mps(
-    device: str, *, reentrant: bool, same: bool
-) -> None:
+def test_a_checkpoint_draws_another_mask_on_mps(device: str, *, reentrant: bool, same: bool) -> None:
     """torch.mps has no ``_initialized``, so that torch/utils/checkpoint.py keeps no state of it (1.13 to 2.15)."""
     x = torch.ones(64, device=device, requires_grad=True)
     y = checkpoint(nn.Dropout(0.5), x, use_reentrant=reentrant)
@@ -110,12 +106,8 @@ def test_a_checkpoint_draws_another_mask_on_mps(
     assert torch.equal(y.detach(), x.grad) is same
 
 
-@pytest.mark.parametrize(
-    ("fraction", "error"), [(2.5, ValueError), (-0.1, ValueError), (1, TypeError)]
-)
-def test_a_fraction_of_the_memory_is_a_float_from_0_to_2(
-    fraction: float, error: type[Exception]
-) -> None:
+@pytest.mark.parametrize(("fraction", "error"), [(2.5, ValueError), (-0.1, ValueError), (1, TypeError)])
+def test_a_fraction_of_the_memory_is_a_float_from_0_to_2(fraction: float, error: type[Exception]) -> None:
     torch.mps.set_per_process_memory_fraction(0.5)
     with pytest.raises(error):
         torch.mps.set_per_process_memory_fraction(fraction)

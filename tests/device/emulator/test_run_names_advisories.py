@@ -34,8 +34,7 @@ def newest_target(name: str) -> tuple[str, str]:
         (release.line, macos)
         for release in reversed(load().releases)
         for macos in MACS
-        if release.version in advisory.torch
-        and release.minimum <= Version.parse(macos) in advisory.macos
+        if release.version in advisory.torch and release.minimum <= Version.parse(macos) in advisory.macos
     )
 
 

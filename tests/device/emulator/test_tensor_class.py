@@ -41,9 +41,7 @@ class Scaled(torch.Tensor):
 
     @staticmethod
     def __new__(cls: Any, values: torch.Tensor) -> Any:
-        return torch.Tensor._make_wrapper_subclass(
-            cls, values.shape, dtype=values.dtype, device=values.device
-        )
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype, device=values.device)
 
     def __init__(self, values: torch.Tensor) -> None:
         self._values = values
@@ -222,9 +220,7 @@ def test_tv_tensors() -> None:
     tv_tensors = pytest.importorskip("torchvision.tv_tensors")
     v2 = pytest.importorskip("torchvision.transforms.v2.functional")
     image = tv_tensors.Image(torch.zeros(3, 4, 4, dtype=torch.uint8)).to("mps")
-    boxes = tv_tensors.BoundingBoxes(
-        torch.tensor([[0.0, 1, 2, 3]]), format="XYXY", canvas_size=(4, 4)
-    ).to("mps")
+    boxes = tv_tensors.BoundingBoxes(torch.tensor([[0.0, 1, 2, 3]]), format="XYXY", canvas_size=(4, 4)).to("mps")
     assert type(v2.horizontal_flip(image)) is tv_tensors.Image
     flipped = v2.horizontal_flip(boxes)
     assert (type(flipped), flipped.canvas_size) == (tv_tensors.BoundingBoxes, (4, 4))

@@ -38,9 +38,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear without bias": (lambda: nn.Linear(4, 3, bias=False), (2, 5, 4)),
     "linear on 3-d": (lambda: nn.Linear(4, 3), (2, 5, 4)),
     "convolutions": (
-        lambda: nn.Sequential(
-            nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.ConvTranspose2d(4, 2, 3)
-        ),
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.ConvTranspose2d(4, 2, 3)),
         (2, 2, 8, 8),
     ),
     "pooling": (
@@ -88,9 +86,7 @@ def test_the_gradients_are_the_cpus(name: str) -> None:
     ],
 )
 def test_an_lstm_gives_the_cpus_gradients(options: dict[str, Any]) -> None:
-    on_cpu, on_mps = (
-        numbers(lambda: nn.LSTM(3, 4, **options), (5, 2, 3), device) for device in ("cpu", "mps")
-    )
+    on_cpu, on_mps = (numbers(lambda: nn.LSTM(3, 4, **options), (5, 2, 3), device) for device in ("cpu", "mps"))
     assert all(torch.equal(a, b) for a, b in zip(on_cpu, on_mps, strict=True))
 
 
@@ -112,9 +108,7 @@ def test_the_losses_are_the_cpus(name: str) -> None:
         optimizer = OPTIMIZERS[name](model.parameters())
         x = torch.randn(3, 4).to(device)
 
-        def closure(
-            optimizer: Any = optimizer, model: nn.Module = model, x: torch.Tensor = x
-        ) -> torch.Tensor:
+        def closure(optimizer: Any = optimizer, model: nn.Module = model, x: torch.Tensor = x) -> torch.Tensor:
             optimizer.zero_grad()
             loss: torch.Tensor = model(x).pow(2).mean()
             loss.backward()
@@ -255,9 +249,7 @@ def test_attention_trains_and_infers() -> None:
 
 def test_packed_sequences() -> None:
     lengths = torch.tensor([5, 3, 2])
-    packed = nn.utils.rnn.pack_padded_sequence(
-        torch.randn(3, 5, 2).to("mps"), lengths, batch_first=True
-    )
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(3, 5, 2).to("mps"), lengths, batch_first=True)
     out, _ = nn.LSTM(2, 3, batch_first=True).to("mps")(packed)
     padded, sizes = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
     padded.sum().backward()

@@ -16,9 +16,7 @@ pytestmark = pytest.mark.usefixtures("mac")
 
 #: TensorAdvancedIndexing.cpp, check_indices_on_cpu_or_selfdevice; github.com/pytorch/pytorch/issues/81051
 INDICES = r"indices should be either on cpu or on the same device as the indexed tensor \(cpu\)"
-PLAIN = (
-    "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
-)
+PLAIN = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
 
 
 def here() -> torch.Tensor:
@@ -198,8 +196,7 @@ NUMBERS_REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
         lambda: torch.meshgrid(there()[0], here()[0], indexing="ij"),
     ),
     "a custom Function": (
-        "Function OnTheCpuBackward returned an invalid gradient at index 0 - expected device mps:0 "
-        "but got cpu",
+        "Function OnTheCpuBackward returned an invalid gradient at index 0 - expected device mps:0 but got cpu",
         lambda: OnTheCpu.apply(leaf(), 2.0).sum().backward(),
     ),
     "a hook": (
@@ -276,9 +273,7 @@ class Accumulated(nn.Module):
         return total
 
 
-@pytest.mark.parametrize(
-    ("model", "op"), [(Stacked(), "aten::stack"), (Accumulated(), "aten::add_.Tensor")]
-)
+@pytest.mark.parametrize(("model", "op"), [(Stacked(), "aten::stack"), (Accumulated(), "aten::add_.Tensor")])
 def test_an_audit_refuses_a_number_of_the_cpu(model: nn.Module, op: str) -> None:
     report = opcheck.audit(model, (torch.ones(3),), torch="2.13", macos="15")
     refused = [group.op for group in report.groups if group.verdict.status == "unsupported"]

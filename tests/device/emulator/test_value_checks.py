@@ -109,9 +109,7 @@ def test_what_all_devices_or_the_kernels_of_a_release_check_fails_on_a_mac(
 
 
 @pytest.mark.parametrize(("name", "release"), GO_ON)
-def test_what_no_kernel_of_a_release_checks_goes_on_with_an_unknown_result(
-    name: str, release: str
-) -> None:
+def test_what_no_kernel_of_a_release_checks_goes_on_with_an_unknown_result(name: str, release: str) -> None:
     error, report = run(name, release)
     assert error is None
     assert report.headline == "could not tell"

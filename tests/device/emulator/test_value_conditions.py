@@ -68,9 +68,7 @@ def _attend_directly(allowed: Any) -> Any:
 
 
 def _with(function: Callable[..., torch.Tensor], other: complex) -> Callable[[Any], torch.Tensor]:
-    return lambda value: function(
-        torch.tensor([value], device="mps"), torch.tensor([other], device="mps")
-    )
+    return lambda value: function(torch.tensor([value], device="mps"), torch.tensor([other], device="mps"))
 
 
 def _halves(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], None]:
@@ -113,18 +111,14 @@ def _remember(value: float) -> Any:
 def _put(index: int) -> None:
     # Only the second index is out of range, of a dimension that is longer than the first.
     x = torch.zeros(2, 100, device="mps")
-    x[torch.tensor([1], device="mps"), torch.tensor([index], device="mps")] = torch.ones(1).to(
-        "mps"
-    )
+    x[torch.tensor([1], device="mps"), torch.tensor([index], device="mps")] = torch.ones(1).to("mps")
 
 
 CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     "a row without variance": ("2.13", "layer-norm-small-variance", _normalize, 1e-5, 1.0),
     "a row masked throughout": ("2.8", "sdpa-fully-masked-row", _attend, -math.inf, 0.0),
     "NaN beside beta=0": ("2.13", "baddbmm-zero-beta-nan", _multiply, math.nan, 1.0),
-    "NaN that the call overwrites": (
-        *("2.13", "baddbmm-zero-beta-nan", _multiply_in_place, math.nan, 1.0),
-    ),
+    "NaN that the call overwrites": (*("2.13", "baddbmm-zero-beta-nan", _multiply_in_place, math.nan, 1.0),),
     "integers beyond 2**24": (
         "2.13",
         "abs-integers-through-float",
@@ -132,9 +126,7 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
         2**24 + 1,
         3,
     ),
-    "a boolean mask to the kernel": (
-        *("2.12", "sdpa-one-pass-fully-masked-row", _attend_directly, False, True),
-    ),
+    "a boolean mask to the kernel": (*("2.12", "sdpa-one-pass-fully-masked-row", _attend_directly, False, True),),
     "an infinity to lgamma": ("2.13", "lgamma-infinity", _double(torch.lgamma), math.inf, 2.0),
     "the far end of erfc": ("2.13", "erfc-tail", _double(torch.special.erfc), 5.0, 1.0),
     "a small number to expm1": ("2.13", "expm1-small", _double(torch.expm1), 1e-4, 1.0),
@@ -157,9 +149,7 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     ),
     "an element just outside of the bins": (*("2.13", "histogram-edges", _histogram, -1e-6, -1.0),),
     "a sum beyond uint8": ("2.11", "sum-uint8-saturates", _sum_bytes, 200, 100),
-    "a negative half to sigmoid": (
-        *("2.13", "sigmoid-complex-negative", _halves(torch.sigmoid), -20 + 1j, 1 + 1j),
-    ),
+    "a negative half to sigmoid": (*("2.13", "sigmoid-complex-negative", _halves(torch.sigmoid), -20 + 1j, 1 + 1j),),
     "a negative number to sigmoid": (
         *("2.13", "sigmoid-complex64-small-part", _double(torch.sigmoid), -100 + 1e-20j, 1 + 1j),
     ),
@@ -172,18 +162,12 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
         2 + 0j,
     ),
     "halves beyond 256 to sqrt": (*("2.13", "sqrt-complex32-half", _halves(torch.sqrt), 300j, 0j),),
-    "halves beyond 256 to log": (
-        *("2.13", "log-complex32-overflow", _halves(torch.log), 300j, 3j),
-    ),
+    "halves beyond 256 to log": (*("2.13", "log-complex32-overflow", _halves(torch.log), 300j, 3j),),
     "a large order": (*("2.13", "zeta-large-order", _with(torch.special.zeta, 3.0), 100.0, 2.0),),
     "a small number to log1p": ("2.13", "log1p-complex-small", _double(torch.log1p), 1e-6j, 1j),
     "a small number to rsqrt": ("2.13", "rsqrt-complex-small", _double(torch.rsqrt), 1e-20j, 1j),
-    "a quotient that rounds up": (
-        *("2.13", "remainder-rounded-quotient", _with(torch.remainder, 0.1), 1.0, 1.05),
-    ),
-    "a quotient of many digits": (
-        *("2.13", "remainder-rounded-quotient", _with(torch.remainder, 7.0), 1e9, 8.0),
-    ),
+    "a quotient that rounds up": (*("2.13", "remainder-rounded-quotient", _with(torch.remainder, 0.1), 1.0, 1.05),),
+    "a quotient of many digits": (*("2.13", "remainder-rounded-quotient", _with(torch.remainder, 7.0), 1e9, 8.0),),
     "half numbers to i0": (*("2.13", "modified-bessel-i0-half-overflow", _bessel, 12.0, 1.0),),
     "the weight 1": ("2.15", "lerp-weight-near-one", _lerp, 1.0, 0.25),
     "a large base": ("2.15", "pow-complex-large-or-small", _with(torch.pow, 0.5 + 0j), 1e20j, 1j),
@@ -194,9 +178,7 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
         1e-6 + 0j,
         1 + 0j,
     ),
-    "a small part to cosh": (
-        *("2.13", "cosh-complex32-small-part", _halves(torch.cosh), 0.007 - 11j, 1 + 1j),
-    ),
+    "a small part to cosh": (*("2.13", "cosh-complex32-small-part", _halves(torch.cosh), 0.007 - 11j, 1 + 1j),),
     "the second index": ("2.1", "index-put-no-bounds-check", _put, 100, 50),
     "an initial state": ("1.13", "lstm-layers-initial-state", _remember, 1.0, 0.0),
     "NaN to clamp": ("2.0", "clamp-nan", _clamp, math.nan, 1.0),
@@ -244,9 +226,7 @@ def test_each_expression_names_arguments_of_its_operators() -> None:
         assert statement.when
 
 
-@pytest.mark.parametrize(
-    "text", ["self.x", "open('f')", "[0 for _ in self]", "(lambda: 0)()", "a b"]
-)
+@pytest.mark.parametrize("text", ["self.x", "open('f')", "[0 for _ in self]", "(lambda: 0)()", "a b"])
 def test_an_expression_may_use_nothing_but_numbers_and_their_functions(text: str) -> None:
     with pytest.raises(ConditionError):
         check_values(text)

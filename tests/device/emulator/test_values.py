@@ -17,15 +17,9 @@ PRINTED: dict[str, Callable[[], torch.Tensor]] = {
     "tensor([1., 2.], device='mps:0')": lambda: torch.tensor([1.0, 2.0], device="mps"),
     "tensor(3, device='mps:0')": lambda: torch.tensor(3, device="mps"),
     "tensor([], device='mps:0')": lambda: torch.empty(0, device="mps"),
-    "tensor([1.], device='mps:0', dtype=torch.float16)": lambda: torch.ones(
-        1, device="mps", dtype=torch.float16
-    ),
-    "tensor([1.], device='mps:0', requires_grad=True)": lambda: torch.ones(
-        1, device="mps", requires_grad=True
-    ),
-    "tensor([2.], device='mps:0', grad_fn=<MulBackward0>)": lambda: (
-        torch.ones(1, device="mps", requires_grad=True) * 2
-    ),
+    "tensor([1.], device='mps:0', dtype=torch.float16)": lambda: torch.ones(1, device="mps", dtype=torch.float16),
+    "tensor([1.], device='mps:0', requires_grad=True)": lambda: torch.ones(1, device="mps", requires_grad=True),
+    "tensor([2.], device='mps:0', grad_fn=<MulBackward0>)": lambda: torch.ones(1, device="mps", requires_grad=True) * 2,
     "Parameter containing:\ntensor([1.], device='mps:0', requires_grad=True)": lambda: nn.Parameter(
         torch.ones(1, device="mps")
     ),
@@ -106,9 +100,7 @@ def test_views_share_memory() -> None:
         (lambda x: setattr(x, "data", torch.ones(4, device="mps")), (4,)),
     ],
 )
-def test_metadata_changes_in_place(
-    change: Callable[[torch.Tensor], object], shape: tuple[int, ...]
-) -> None:
+def test_metadata_changes_in_place(change: Callable[[torch.Tensor], object], shape: tuple[int, ...]) -> None:
     x = torch.zeros(2, 3, device="mps")
     change(x)
     assert x.shape == shape

@@ -42,9 +42,7 @@ def only(report: Report, op: str) -> CallGroup:
 
 
 def test_a_fallback_has_its_count_its_bytes_and_its_line(lists: OpLists) -> None:
-    report = made(
-        WARNING + "".join(RUN.format(n) for n in (1, 2, 3)), lists, torch="2.13", macos="15"
-    )
+    report = made(WARNING + "".join(RUN.format(n) for n in (1, 2, 3)), lists, torch="2.13", macos="15")
     group = only(report, "aten::linalg_eig")
     assert (group.verdict.status, group.verdict.kind, group.count) == ("fallback", "env", 3)
     assert group.verdict.confidence == "observed"
@@ -94,10 +92,7 @@ def test_the_wording_bounds_the_release(lists: OpLists) -> None:
 
 def test_a_commit_names_the_release(lists: OpLists) -> None:
     commit = lists.release("2.11").commit
-    text = (
-        MISSING.rstrip()
-        + f" and mention use-case, that resulted in missing op as well as commit hash {commit}."
-    )
+    text = MISSING.rstrip() + f" and mention use-case, that resulted in missing op as well as commit hash {commit}."
     assert made(text, lists).target.torch == "2.11"
 
 
@@ -124,9 +119,7 @@ def test_every_format_takes_it(lists: OpLists) -> None:
     jsonschema.validate(json.loads(render(report, "json")), json_schema())
 
 
-def test_a_log_of_nothing_could_not_be_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_of_nothing_could_not_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "empty.log"
     log.write_bytes(b"\xff\xfe nothing here\n")
     assert cli.invoke(["observe", str(log)]) == 3
@@ -136,9 +129,7 @@ def test_a_log_of_nothing_could_not_be_told(
     assert max(map(len, shown.out.splitlines())) <= 100
 
 
-def test_bad_input_is_said_in_three_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_said_in_three_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.invoke(["observe", str(tmp_path / "none.log")]) == 2
     assert cli.invoke(["observe"]) == 2
     log = tmp_path / "a.log"
@@ -159,9 +150,7 @@ def test_bad_input_is_said_in_three_lines(
         FLOAT64,
     ],
 )
-def test_the_exit_code_agrees_with_the_headline_although_the_log_names_no_line(
-    lists: OpLists, text: str
-) -> None:
+def test_the_exit_code_agrees_with_the_headline_although_the_log_names_no_line(lists: OpLists, text: str) -> None:
     report = made(text, lists, torch="2.13", macos="15")
     assert report.headline == "fails"
     assert exit_code(report, fail_on="unsupported", strict=False) == 1

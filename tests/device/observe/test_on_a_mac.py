@@ -75,7 +75,5 @@ def test_a_small_model_agrees_with_its_prediction(tmp_path: Path) -> None:
     code, _ = run(tmp_path, script=script)
     assert code == 0
     command = [sys.executable, "-m", "opcheck", "verify", "net.py:net", "report.json"]
-    verified = subprocess.run(
-        [*command, "--input", "2x8:float32"], check=False, cwd=tmp_path, capture_output=True
-    )
+    verified = subprocess.run([*command, "--input", "2x8:float32"], check=False, cwd=tmp_path, capture_output=True)
     assert verified.returncode == 0, verified.stdout

@@ -134,9 +134,7 @@ def test_an_error_of_the_program_is_a_problem_and_no_verdict(lists: OpLists) -> 
     assert report.problems[0].kind == "program_raised"
 
 
-def test_the_variables_are_set_before_and_said(
-    lists: OpLists, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variables_are_set_before_and_said(lists: OpLists, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observed_run, "installed_line", lambda: "2.13")
     process = Process(START, end({}))
     result = " ".join(observed(process, lists).not_checked)

@@ -44,9 +44,7 @@ def audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[CaptureReque
     return made
 
 
-def test_an_unchanged_model_is_audited_once(
-    audits: list[CaptureRequest], lists: OpLists, tmp_path: Path
-) -> None:
+def test_an_unchanged_model_is_audited_once(audits: list[CaptureRequest], lists: OpLists, tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     first, second = (audit_or_reuse(REQUEST, lists, cache=cache) for _ in range(2))
     assert (first.report, first.kept, second.kept) == (second.report, False, True)

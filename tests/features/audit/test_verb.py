@@ -96,8 +96,7 @@ def test_passing_with_unknown_calls_is_never_silent(opcheck: CommandLine, flags:
     result = opcheck("audit", "m.py:Net", *flags.split())
     assert result.code == 0
     assert result.err == (
-        "this result does not vouch for 2 calls: nothing is known about them "
-        "(--strict makes that exit with 3)\n"
+        "this result does not vouch for 2 calls: nothing is known about them (--strict makes that exit with 3)\n"
     )
 
 
@@ -108,9 +107,7 @@ def test_passing_with_unknown_calls_is_never_silent(opcheck: CommandLine, flags:
         (CaptureError("it hung", context="m.py:Net", hint="--timeout"), 3),
     ],
 )
-def test_an_error_is_three_lines_and_no_traceback(
-    opcheck: CommandLine, failure: OpcheckError, code: int
-) -> None:
+def test_an_error_is_three_lines_and_no_traceback(opcheck: CommandLine, failure: OpcheckError, code: int) -> None:
     opcheck.failure = failure
     result = opcheck("audit", "m.py:Net")
     assert result == (code, "", f"{failure}\n")
@@ -183,9 +180,7 @@ def test_a_format_that_is_asked_for_wins_over_the_suffix(opcheck: CommandLine) -
     assert json.loads(Path("report.txt").read_text())["model"] == "m.py:Net"
 
 
-def test_a_file_that_cannot_be_replaced_stays_as_it_was(
-    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_replaced_stays_as_it_was(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("report.md").write_text("before")
 
     def refuse(*_: object) -> None:
@@ -201,9 +196,7 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(
     assert [path.name for path in Path.cwd().iterdir()] == ["report.md"]
 
 
-def test_a_variable_stands_for_a_flag_and_the_flag_wins(
-    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_stands_for_a_flag_and_the_flag_wins(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPCHECK_TORCH", "2.9")
     monkeypatch.setenv("OPCHECK_FALLBACK", "1")
     monkeypatch.setenv("OPCHECK_FORMAT", "json")

@@ -56,10 +56,7 @@ def compiled(
         from tests.features.compile.side import side
 
         torch.manual_seed(0)
-        inputs = [
-            shape if isinstance(shape, Tensor) else torch.randn(shape, requires_grad=train)
-            for shape in shapes
-        ]
+        inputs = [shape if isinstance(shape, Tensor) else torch.randn(shape, requires_grad=train) for shape in shapes]
         return side(program, *inputs, train=train, dynamic=dynamic)
 
     return run
@@ -200,9 +197,7 @@ PAIRS = (
         compiled(lambda x: x.softmax(-1), (4, 4096)),
         compiled(lambda x: x.softmax(-1), (4, 64)),
     ),
-    Pair(
-        "nested-loops", "2.10", compiled(distances, (32,), (64,)), compiled(distances, (8,), (8,))
-    ),
+    Pair("nested-loops", "2.10", compiled(distances, (32,), (64,)), compiled(distances, (8,), (8,))),
     Pair("masked-bounds", "2.10", compiled(indexed, (16,), (24,)), compiled(indexed, (64,), (24,))),
     Pair(
         "masked-bounds-perhaps",
@@ -252,9 +247,7 @@ PAIRS = (
         compiled(lambda x: x.amax(-1), (4, 4096)),
         compiled(lambda x: x.amax(-1), (4, 64)),
     ),
-    Pair(
-        "nested-masks", "2.11", compiled(nested_pads, (4, 8)), compiled(exchanged, (4, 8), (4, 8))
-    ),
+    Pair("nested-masks", "2.11", compiled(nested_pads, (4, 8)), compiled(exchanged, (4, 8), (4, 8))),
     Pair(
         "masked-blocks-share-a-value",
         "2.13",

@@ -44,8 +44,7 @@ WRITTEN = """\
 
 def graph(*sources: str, nodes: tuple[FusedNode, ...] = (), **fields: Any) -> SideGraph:
     kernels = tuple(
-        MetalKernel(name="generated_kernel_0", source=source, headers=("utils",), nodes=nodes)
-        for source in sources
+        MetalKernel(name="generated_kernel_0", source=source, headers=("utils",), nodes=nodes) for source in sources
     )
     return SideGraph(phase="inference", nodes=1, kernels=kernels, **fields)
 
@@ -111,9 +110,7 @@ def branches(x: torch.Tensor) -> Any:
 def test_a_name_that_the_branches_of_cond_share_is_found_with_its_line() -> None:
     result = metal_check.check(compiled(branches, torch.rand(4)))
     assert [item.op for item in result] == ["generated_kernel_0"]
-    assert result[0].message.startswith(
-        "generated_kernel_0, line 1: redefinition of 'generated_kernel_0'"
-    )
+    assert result[0].message.startswith("generated_kernel_0, line 1: redefinition of 'generated_kernel_0'")
     assert result[0].location is not None
     assert BRANCHES in result[0].location.text
 
@@ -189,9 +186,7 @@ def test_the_kernels_of_aotinductor_have_the_headers_that_it_writes_out() -> Non
     side = SideCompiler(ahead=True)
     torch.compiler.reset()
     with torch.no_grad():
-        torch.compile(lambda x: torch.nn.functional.layer_norm(x, (64,)), backend=side)(
-            torch.randn(4, 64)
-        )
+        torch.compile(lambda x: torch.nn.functional.layer_norm(x, (64,)), backend=side)(torch.randn(4, 64))
     (result,) = side.graphs
     assert {"utils", "reduction_utils"} <= {*result.kernels[0].headers}
     assert metal_check.check(result) == ()

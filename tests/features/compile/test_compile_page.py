@@ -107,9 +107,7 @@ def _compiled() -> CompiledVariants:
                 outcome="works",
                 graphs=2,
                 breaks=(GraphBreak(reason="Data-dependent branching", id="GB0170", location=LINE),),
-                recompiles=(
-                    Recompile(guard="tensor 'x' size mismatch at index 0. expected 4, actual 5"),
-                ),
+                recompiles=(Recompile(guard="tensor 'x' size mismatch at index 0. expected 4, actual 5"),),
             ),
             TriedVariant(variant=metal, outcome="works", graphs=1, seconds=1.5, side=(good,)),
             TriedVariant(

@@ -30,9 +30,7 @@ def test_a_rule_is_compared_by_its_body_and_not_by_its_docstring(tmp_path: Path)
     after = _rules(
         written(
             tmp_path / "b",
-            LOWERING.replace("something", "more")
-            .replace('name="exp"', 'name="e"')
-            .replace("aten.b, ", ""),
+            LOWERING.replace("something", "more").replace('name="exp"', 'name="e"').replace("aten.b, ", ""),
         )
     )
     names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}

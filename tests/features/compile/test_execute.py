@@ -183,9 +183,7 @@ def test_a_template_is_not_run_and_said_to_be_ours() -> None:
     x = normal(1, 2, 128, 16)
     with torch.no_grad():
         result = torch.compile(lambda q: flex_attention(q, q, q), backend=side)(x)
-    assert [(failure.ours, failure.kind) for failure in side.graphs[0].failures] == [
-        (True, "harness")
-    ]
+    assert [(failure.ours, failure.kind) for failure in side.graphs[0].failures] == [(True, "harness")]
     assert "flex_attn_fwd" in side.graphs[0].failures[0].message
     torch.testing.assert_close(result, F.scaled_dot_product_attention(x, x, x))
 

@@ -19,9 +19,7 @@ from tests.features.compile.side import externs, failures, kernels, side
 HERE = Path(__file__).name
 
 pytestmark = [
-    pytest.mark.skipif(
-        not torch.__version__.startswith("2.13."), reason="what 2.13 generates is written down"
-    ),
+    pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="what 2.13 generates is written down"),
     # torch's own, where its compiler is first imported
     pytest.mark.filterwarnings("ignore"),
 ]
@@ -123,9 +121,7 @@ def _sinh(x: Tensor) -> Tensor:
         (_sinh, "operator", "does not implement sinh", "aten::sinh"),
     ],
 )
-def test_a_refusal_names_the_operator_and_the_line(
-    program: Callable[..., Any], kind: str, said: str, op: str
-) -> None:
+def test_a_refusal_names_the_operator_and_the_line(program: Callable[..., Any], kind: str, said: str, op: str) -> None:
     (result,) = failures(side(program, torch.randn(4, 8)))
     assert (result.kind, result.ours) == (kind, False)
     assert said in result.message

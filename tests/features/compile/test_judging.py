@@ -39,9 +39,7 @@ def kernel(name: str = "generated_kernel_0", source: str = "", *, buffers: int =
     return MetalKernel(name=name, source=source, nodes=(node,), buffers=buffers)
 
 
-def metal(
-    *graphs: SideGraph, dtype: str = "float32", again: tuple[SideGraph, ...] = ()
-) -> TriedVariant:
+def metal(*graphs: SideGraph, dtype: str = "float32", again: tuple[SideGraph, ...] = ()) -> TriedVariant:
     failed = any(graph.failures for graph in graphs)
     return TriedVariant(
         variant=Variant(backend="inductor", metal=True, dtype=dtype),
@@ -52,9 +50,7 @@ def metal(
     )
 
 
-def graph(
-    *kernels: MetalKernel, failures: tuple[CompileFailure, ...] = (), **fields: object
-) -> SideGraph:
+def graph(*kernels: MetalKernel, failures: tuple[CompileFailure, ...] = (), **fields: object) -> SideGraph:
     made = SideGraph(phase="inference", nodes=1, kernels=kernels, failures=failures)
     externs = fields.get("externs", ())
     assert isinstance(externs, tuple)
@@ -72,9 +68,7 @@ def outcomes(judged: CompileReport) -> list[str]:
 
 
 def test_what_works_is_to_be_used(lists: OpLists) -> None:
-    judged = judged_report(
-        lists, EAGER, metal(graph(kernel())), metal(graph(kernel()), dtype="float16")
-    )
+    judged = judged_report(lists, EAGER, metal(graph(kernel())), metal(graph(kernel()), dtype="float16"))
     assert judged.advice == "use inductor with float32 and float16"
     assert judged.rows[1].outcomes == {"float32": "works", "float16": "works"}
 
@@ -103,9 +97,7 @@ def test_what_the_target_has_mended_is_not_held_against_it(
 
 
 @pytest.mark.parametrize(("torch", "outcome"), [("2.13", "fails"), ("2.14", "works")])
-def test_kernels_of_one_name_fail_where_the_release_has_the_defect(
-    torch: str, outcome: str, lists: OpLists
-) -> None:
+def test_kernels_of_one_name_fail_where_the_release_has_the_defect(torch: str, outcome: str, lists: OpLists) -> None:
     judged = judged_report(lists, metal(graph(kernel(), kernel())), torch=torch)
     assert outcomes(judged) == [outcome]
     assert judged.failures[0].line == "a.py:3"
@@ -138,15 +130,11 @@ def test_the_prototype_is_called_one(lists: OpLists) -> None:
 
 
 @pytest.mark.parametrize(("torch", "known"), [("2.12", ["welford-barrier"]), ("2.13", [])])
-def test_a_known_defect_is_shown_where_a_kernel_meets_it(
-    torch: str, known: list[str], lists: OpLists
-) -> None:
+def test_a_known_defect_is_shown_where_a_kernel_meets_it(torch: str, known: list[str], lists: OpLists) -> None:
     source = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
     judged = judged_report(lists, metal(graph(kernel(source=source))), torch=torch)
     assert [advisory.id for advisory in judged.advisories] == known
-    assert [(advisory.kernels, advisory.line) for advisory in judged.advisories] == [
-        (1, "a.py:3")
-    ] * len(known)
+    assert [(advisory.kernels, advisory.line) for advisory in judged.advisories] == [(1, "a.py:3")] * len(known)
 
 
 def test_extern_does_not_mean_supported(lists: OpLists) -> None:
@@ -199,16 +187,13 @@ def test_one_fault_of_many_kernels_is_one_finding_with_the_defect_of_the_target(
     (group,) = report(compiled, target, lists, "").failures
     assert (group.defect, group.places, group.mended) == ("two-loops", 3, "")
     assert group.message.startswith("two-loops: Two loops over one reduction")
-    assert group.message.endswith(
-        "generated_kernel_0, line 6: r0_1 is used where it is not declared"
-    )
+    assert group.message.endswith("generated_kernel_0, line 6: r0_1 is used where it is not declared")
 
 
 def test_a_run_that_fails_has_a_backend_of_its_own(lists: OpLists) -> None:
     trained = metal(graph(failures=(SINH,)))
     aot, trained = (
-        msgspec.structs.replace(t, variant=msgspec.structs.replace(t.variant, training=True))
-        for t in (AOT, trained)
+        msgspec.structs.replace(t, variant=msgspec.structs.replace(t.variant, training=True)) for t in (AOT, trained)
     )
     judged = judged_report(lists, AOT, metal(graph(kernel())), aot, trained)
     assert judged.advice == (
@@ -227,9 +212,7 @@ def test_a_setting_that_fails_leaves_the_usual_one(lists: OpLists) -> None:
 
 
 @pytest.mark.parametrize(("torch", "outcome"), [("2.7", "no backend"), ("2.8", "works")])
-def test_aotinductor_is_there_from_the_release_with_its_wrapper_on(
-    torch: str, outcome: str, lists: OpLists
-) -> None:
+def test_aotinductor_is_there_from_the_release_with_its_wrapper_on(torch: str, outcome: str, lists: OpLists) -> None:
     ahead = metal(graph(kernel()))
     variant = msgspec.structs.replace(ahead.variant, backend="aotinductor")
     judged = judged_report(lists, msgspec.structs.replace(ahead, variant=variant), torch=torch)
@@ -244,9 +227,7 @@ def test_a_failure_of_ours_is_no_verdict(lists: OpLists) -> None:
 
 
 def test_nothing_compiled_is_a_finding(lists: OpLists) -> None:
-    nothing = TriedVariant(
-        variant=Variant(backend="inductor", metal=True), outcome="nothing compiled"
-    )
+    nothing = TriedVariant(variant=Variant(backend="inductor", metal=True), outcome="nothing compiled")
     judged = judged_report(lists, nothing)
     assert judged.advice == "torch.compile does nothing for this program: no graph was compiled"
 
@@ -254,9 +235,7 @@ def test_nothing_compiled_is_a_finding(lists: OpLists) -> None:
 WELFORD = "c10::metal::threadgroup_welford_reduce(tmp_acc_0, 8)"
 
 
-@pytest.mark.parametrize(
-    ("torch", "outcome", "code"), [("2.12", "wrong result", 1), ("2.13", "works", 0)]
-)
+@pytest.mark.parametrize(("torch", "outcome", "code"), [("2.12", "wrong result", 1), ("2.13", "works", 0)])
 def test_a_known_wrong_result_decides_row_advice_and_exit_code(
     torch: str, outcome: str, code: int, lists: OpLists
 ) -> None:
@@ -270,9 +249,7 @@ def test_each_run_must_work_in_some_dtype_and_in_each_that_is_named(lists: OpLis
     half = metal(graph(failures=(SINH,)), dtype="float16")
     judged = judged_report(lists, metal(graph(kernel())), half)
     assert (exit_code(judged), exit_code(judged, each_dtype=True)) == (0, 1)
-    trained = msgspec.structs.replace(
-        half, variant=msgspec.structs.replace(half.variant, training=True)
-    )
+    trained = msgspec.structs.replace(half, variant=msgspec.structs.replace(half.variant, training=True))
     assert exit_code(judged_report(lists, metal(graph(kernel())), trained)) == 1
 
 
@@ -288,9 +265,7 @@ def test_a_variant_that_takes_too_long_is_no_finding(lists: OpLists) -> None:
         failure=CompileFailure(kind="timeout", message="the process was not done after 120 s"),
     )
     judged = judged_report(lists, metal(graph(kernel())), late)
-    assert judged.advice.startswith(
-        "use inductor with float32; not known with float16: the process"
-    )
+    assert judged.advice.startswith("use inductor with float32; not known with float16: the process")
     assert exit_code(judged_report(lists, late)) == 3
 
 
@@ -307,9 +282,7 @@ def test_a_failure_of_the_targets_own_backend_stands(lists: OpLists) -> None:
 
 
 def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
-    compiled = CompiledVariants(
-        model="m", installed_torch="2.13.0", device="cpu", tried=(EAGER, AOT)
-    )
+    compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(EAGER, AOT))
     target = Target(torch=Version(2, 13), macos=Version(15))
     assert eager_runs([EAGER.variant, AOT.variant]) == (("float32", False),)
     why = CaptureError("no such input")
@@ -358,9 +331,7 @@ def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpL
     compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(failing,))
     target = Target(torch=Version(2, 13), macos=Version(15))
     judged = report(compiled, target, lists, "", command="opcheck compile m")
-    assert judged.advice.startswith(
-        "do not use inductor with float32: Inductor's Metal backend does"
-    )
+    assert judged.advice.startswith("do not use inductor with float32: Inductor's Metal backend does")
     assert judged.next == "opcheck compile m --backend aot_eager"
     compiled = msgspec.structs.replace(compiled, tried=(failing, AOT))
     judged = report(compiled, target, lists, "", command="opcheck compile m")
@@ -368,9 +339,7 @@ def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpL
 
 
 def test_where_only_inductor_was_tried_and_it_works_nothing_follows(lists: OpLists) -> None:
-    compiled = CompiledVariants(
-        model="m", installed_torch="2.13.0", device="cpu", tried=(metal(graph(kernel())),)
-    )
+    compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(metal(graph(kernel())),))
     target = Target(torch=Version(2, 13), macos=Version(15))
     assert report(compiled, target, lists, "", command="opcheck compile m").next == ""
 
@@ -400,14 +369,10 @@ def test_a_backend_that_works_in_one_run_is_advised_for_it(lists: OpLists) -> No
 
 
 def test_a_program_that_needs_the_fallback_without_torch_compile_says_so(lists: OpLists) -> None:
-    needs = CompileFailure(
-        kind="audit", message="on mps, with or without torch.compile: not implemented"
-    )
+    needs = CompileFailure(kind="audit", message="on mps, with or without torch.compile: not implemented")
     aot = msgspec.structs.replace(AOT, outcome="needs fallback", failure=needs)
     judged = judged_report(lists, aot, metal(graph(failures=(SINH,))))
-    assert judged.advice.startswith(
-        "only with PYTORCH_ENABLE_MPS_FALLBACK=1: on mps, with or without"
-    )
+    assert judged.advice.startswith("only with PYTORCH_ENABLE_MPS_FALLBACK=1: on mps, with or without")
 
 
 def test_a_known_defect_names_the_release_that_mended_it(lists: OpLists) -> None:

@@ -99,7 +99,5 @@ def test_an_index_that_stays_inside_is_not_noted_nor_one_without_a_mask() -> Non
 def test_an_index_of_a_dynamic_size_may_leave_its_tensor() -> None:
     x = torch.randn(16)
     torch._dynamo.mark_dynamic(x, 0)
-    (note,) = index_notes(
-        lambda x, y: torch.cat([x[torch.arange(x.shape[0] // 2) * 2], y]), x, torch.randn(24)
-    )
+    (note,) = index_notes(lambda x, y: torch.cat([x[torch.arange(x.shape[0] // 2) * 2], y]), x, torch.randn(24))
     assert note.startswith("a masked index may leave its ")

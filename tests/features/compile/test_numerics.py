@@ -58,9 +58,7 @@ def test_where_eager_is_far_off_by_itself_so_may_the_compiled_program_be() -> No
 def test_it_is_known_whether_a_program_draws(training: bool) -> None:
     drops = ProgramCall(torch.nn.Dropout(), (torch.ones(4),), {})
     assert once(drops, training=training).draws is training
-    assert not once(
-        ProgramCall(torch.nn.Linear(4, 4), (torch.ones(4),), {}), training=training
-    ).draws
+    assert not once(ProgramCall(torch.nn.Linear(4, 4), (torch.ones(4),), {}), training=training).draws
 
 
 def test_a_run_in_two_dtypes_is_near() -> None:

@@ -33,9 +33,7 @@ def test_the_folder_of_the_kernels_goes_with_its_parent(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(compile_process, "ask", dies)
     with pytest.raises(CaptureError):
-        compile_process.compile_variants(
-            CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=())
-        )
+        compile_process.compile_variants(CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=()))
     assert not seen[0].exists()
 
 

@@ -23,9 +23,7 @@ HERE = SourceLocation(file="a.py", line=3, function="f", text="return x")
 
 def _kernel(name: str, *, buffers: int = 1, threadgroup: int = 0) -> MetalKernel:
     node = FusedNode(name="sin", op="aten::sin", location=HERE)
-    return MetalKernel(
-        name=name, source="", nodes=(node,), buffers=buffers, threadgroup_bytes=threadgroup
-    )
+    return MetalKernel(name=name, source="", nodes=(node,), buffers=buffers, threadgroup_bytes=threadgroup)
 
 
 def test_records_travel() -> None:
@@ -108,9 +106,7 @@ def test_on_another_device_inductor_writes_code_for_it() -> None:
 
 
 def test_aotinductor_compiles_inference_for_metal() -> None:
-    (ahead,) = compile_records.variants_of_backends(
-        ("aotinductor",), compile_records.RUNS, ("float32",)
-    )
+    (ahead,) = compile_records.variants_of_backends(("aotinductor",), compile_records.RUNS, ("float32",))
     assert (str(ahead), ahead.training) == ("AOTInductor for Metal", False)
 
 
@@ -126,9 +122,7 @@ def test_named_backends_are_taken_as_they_are_and_inductor_for_metal() -> None:
         Variant(backend="mps", dtype="float16"),
         Variant(backend="inductor", dtype="float16", metal=True),
     )
-    (here,) = compile_records.variants_of_backends(
-        ("inductor",), ("inference",), ("float16",), metal=False
-    )
+    (here,) = compile_records.variants_of_backends(("inductor",), ("inference",), ("float16",), metal=False)
     assert here == Variant(backend="inductor", dtype="float16")
 
 

@@ -25,9 +25,7 @@ def test_the_installed_release_needs_no_other(lists: OpLists) -> None:
     assert compile_process.backend(lists.release("2.6")) == compile_process.Backend()
 
 
-def test_a_wheel_that_cannot_be_had_is_a_reason(
-    lists: OpLists, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_that_cannot_be_had_is_a_reason(lists: OpLists, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_network(*_: Any) -> Path:
         raise OpListError("no wheel", context="offline")
 
@@ -103,9 +101,7 @@ print(json.dumps([failures, [kernel.source for kernel in graph.kernels]]))
 @pytest.mark.wheel
 @pytest.mark.parametrize("line", ["2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.14", "2.15"])
 def test_each_release_writes_its_own_kernels(line: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, line], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", PROGRAM, line], capture_output=True, text=True, check=True)
     failures, sources = json.loads(done.stdout.splitlines()[-1])
     text = "\n".join(sources)
     assert failures == []

@@ -29,9 +29,7 @@ NODE = FusedNode(
     op="aten::sin",
     location=SourceLocation(file="a.py", line=3, function="f", text="return x.sin()"),
 )
-KERNEL = MetalKernel(
-    name="generated_kernel_0", source="kernel void f() {}\n", headers=("utils",), nodes=(NODE,)
-)
+KERNEL = MetalKernel(name="generated_kernel_0", source="kernel void f() {}\n", headers=("utils",), nodes=(NODE,))
 
 
 class Child:
@@ -55,15 +53,11 @@ class Child:
             TriedVariant(
                 variant=variant,
                 outcome=self.outcome if variant.metal else "works",
-                side=(SideGraph(phase="inference", nodes=1, kernels=(KERNEL,)),)
-                if variant.metal
-                else (),
+                side=(SideGraph(phase="inference", nodes=1, kernels=(KERNEL,)),) if variant.metal else (),
             )
             for variant in plan.variants
         ]
-        return CompiledVariants(
-            model=request.model, installed_torch="2.13.0", device=plan.device, tried=tuple(tried)
-        )
+        return CompiledVariants(model=request.model, installed_torch="2.13.0", device=plan.device, tried=tuple(tried))
 
 
 @pytest.fixture
@@ -75,12 +69,8 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Child:
     return made
 
 
-@pytest.mark.parametrize(
-    ("outcome", "code"), [("works", 0), ("nothing compiled", 1), ("could not tell", 3)]
-)
-def test_the_exit_code_is_of_metal(
-    outcome: str, code: int, opcheck: CommandLine, child: Child
-) -> None:
+@pytest.mark.parametrize(("outcome", "code"), [("works", 0), ("nothing compiled", 1), ("could not tell", 3)])
+def test_the_exit_code_is_of_metal(outcome: str, code: int, opcheck: CommandLine, child: Child) -> None:
     child.outcome = outcome
     assert opcheck("compile", "a.py:f").code == code
 
@@ -92,9 +82,7 @@ def test_the_flags_make_the_plan(opcheck: CommandLine, child: Child) -> None:
         *("--macos", "14", "--input", "2x3", "--config", "layers=2"),
     )
     assert child.plan == CompilePlan(
-        variants=tuple(
-            Variant(backend=name, dtype="float16", training=True) for name in ("eager", "mine")
-        ),
+        variants=tuple(Variant(backend=name, dtype="float16", training=True) for name in ("eager", "mine")),
         device="cuda",
         seconds=7.0,
     )
@@ -110,9 +98,7 @@ def test_every_variant_is_more_than_the_usual(opcheck: CommandLine, child: Child
     assert len(child.plan.variants) > 2 * usual
 
 
-def test_metal_comes_first_and_inductor_for_this_machine_only_with_all(
-    opcheck: CommandLine, child: Child
-) -> None:
+def test_metal_comes_first_and_inductor_for_this_machine_only_with_all(opcheck: CommandLine, child: Child) -> None:
     def inductors(*flags: str) -> list[bool]:
         opcheck("compile", "a.py:f", "--dtype", "float32", "--mode", "inference", *flags)
         return [variant.metal for variant in child.plan.variants if variant.backend == "inductor"]
@@ -141,9 +127,7 @@ def test_a_run_that_is_ended_prints_what_it_has(
 ) -> None:
     monkeypatch.setattr(
         "opcheck.features.compile.compile_process.compile_variants",
-        lambda *args, **options: msgspec.structs.replace(
-            child(*args, **options), ended=ended, lacking=2
-        ),
+        lambda *args, **options: msgspec.structs.replace(child(*args, **options), ended=ended, lacking=2),
     )
     result = opcheck("compile", "a.py:f", "--backend", "inductor", "--backend", "aot_eager")
     assert result.code == code
@@ -165,12 +149,8 @@ def test_json_is_nothing_but_json(opcheck: CommandLine, child: Child) -> None:
     assert (outcome["schema"], outcome["model"]) == ("opcheck-compile/1", "a.py:f")
 
 
-def test_kernels_are_written_with_a_note_of_their_origin(
-    opcheck: CommandLine, child: Child, tmp_path: Path
-) -> None:
-    result = opcheck(
-        "compile", "a.py:f", "--dtype", "float32", "--mode", "inference", "--emit-metal", "metal"
-    )
+def test_kernels_are_written_with_a_note_of_their_origin(opcheck: CommandLine, child: Child, tmp_path: Path) -> None:
+    result = opcheck("compile", "a.py:f", "--dtype", "float32", "--mode", "inference", "--emit-metal", "metal")
     dynamic, file = sorted((tmp_path / "metal").iterdir())
     assert "inference-dynamic-graph0" in dynamic.name
     assert file.name == "float32-inference-graph0-inference-000-generated_kernel_0.metal"
@@ -189,9 +169,7 @@ def test_kernels_are_written_with_a_note_of_their_origin(
         (("--device", "mps"), "mps"),
     ],
 )
-def test_a_wrong_flag_is_refused(
-    arguments: tuple[str, ...], said: str, opcheck: CommandLine, child: Child
-) -> None:
+def test_a_wrong_flag_is_refused(arguments: tuple[str, ...], said: str, opcheck: CommandLine, child: Child) -> None:
     result = opcheck("compile", "a.py:f", *arguments)
     assert result.code == 2
     assert said in result.err

@@ -83,9 +83,7 @@ def test_the_formats_of_two_reports_say_the_same(saved: CommandLine) -> None:
     assert "- warning OC104 mine::op" in markdown
 
 
-@pytest.mark.parametrize(
-    ("level", "code"), [("error", 0), ("warning", 1), ("note", 1), ("never", 0)]
-)
+@pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 1), ("note", 1), ("never", 0)])
 def test_the_level_decides_about_what_is_new(saved: CommandLine, level: str, code: int) -> None:
     assert saved("diff", "old.json", "new.yaml", "--fail-on", level).code == code
 

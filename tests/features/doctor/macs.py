@@ -44,9 +44,5 @@ def mac(**others: object) -> Environment:
             parts[part][field] = value
         else:
             whole[name] = value
-    made = {
-        part: msgspec.structs.replace(getattr(CLEAN, part), **fields)
-        for part, fields in parts.items()
-        if fields
-    }
+    made = {part: msgspec.structs.replace(getattr(CLEAN, part), **fields) for part, fields in parts.items() if fields}
     return msgspec.structs.replace(CLEAN, **made, **whole)

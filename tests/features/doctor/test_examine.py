@@ -117,9 +117,7 @@ def examined(environment: Environment, lists: OpLists, **others: Path) -> dict[s
         ),
     ],
 )
-def test_each_environment_has_its_codes(
-    environment: Environment, codes: list[str], lists: OpLists
-) -> None:
+def test_each_environment_has_its_codes(environment: Environment, codes: list[str], lists: OpLists) -> None:
     assert sorted(examined(environment, lists)) == codes
 
 
@@ -154,9 +152,7 @@ def test_the_nearest_real_name_is_proposed_with_the_value(lists: OpLists) -> Non
 def test_a_newer_torch_is_proposed_only_where_pip_finds_it(lists: OpLists) -> None:
     new = mac(machine_macos="26.1", torch_version="2.9.1", packages={})
     assert "torch 2.15 does not have" in examined(new, lists)["OC302"]
-    old_python = mac(
-        machine_macos="26.1", torch_version="2.9.1", packages={}, python_version="3.10.1"
-    )
+    old_python = mac(machine_macos="26.1", torch_version="2.9.1", packages={}, python_version="3.10.1")
     assert "torch 2.14 does not have" in examined(old_python, lists)["OC302"]
 
 
@@ -179,8 +175,7 @@ def test_what_torch_measured_is_said_as_such(lists: OpLists) -> None:
 
 def test_a_hosted_runner_runs_mps_with_little_memory(lists: OpLists) -> None:
     hosted, other = (
-        examine(item, lists).findings[0]
-        for item in (mac(machine_hosted="GitHub-hosted"), mac(machine_virtual=True))
+        examine(item, lists).findings[0] for item in (mac(machine_hosted="GitHub-hosted"), mac(machine_virtual=True))
     )
     assert (hosted.severity, other.severity) == ("warning", "warning")
     assert "MPS runs on its virtual GPU, with about 1 GB of memory" in hosted.message
@@ -206,14 +201,10 @@ def test_requirements_that_a_mac_cannot_meet(lists: OpLists, tmp_path: Path) -> 
     assert str(finding.locations[0].location).endswith("requirements.txt:2")
     old_python = mac(python_version="3.10.4")
     assert sorted(examined(old_python, lists, requirements=plain)) == ["OC311", "OC332"]
-    assert (
-        "3.11, 3.12, 3.13, 3.14, 3.15" in examined(old_python, lists, requirements=plain)["OC311"]
-    )
+    assert "3.11, 3.12, 3.13, 3.14, 3.15" in examined(old_python, lists, requirements=plain)["OC311"]
     project = tmp_path / "pyproject.toml"
     project.write_text('[project.optional-dependencies]\ncuda = ["triton"]\n', encoding="utf-8")
-    assert [item.severity for item in examine(CLEAN, lists, requirements=[project]).findings] == [
-        "warning"
-    ]
+    assert [item.severity for item in examine(CLEAN, lists, requirements=[project]).findings] == ["warning"]
 
 
 def test_what_is_not_known_is_told_and_not_passed(lists: OpLists) -> None:

@@ -133,7 +133,4 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_records_are_frozen() -> None:
     with pytest.raises(AttributeError):
         CLEAN.machine.macos = "14"  # type: ignore[misc]
-    assert (
-        msgspec.json.decode(machine_environment.dump(CLEAN), type=machine_environment.Environment)
-        == CLEAN
-    )
+    assert msgspec.json.decode(machine_environment.dump(CLEAN), type=machine_environment.Environment) == CLEAN

@@ -70,9 +70,7 @@ def test_strict_does_not_pass_what_could_not_be_told(opcheck: CommandLine) -> No
     assert opcheck("doctor", "--from", path, "--strict").code == 3
 
 
-def test_no_mac_is_told_plainly_and_its_facts_travel(
-    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_mac_is_told_plainly_and_its_facts_travel(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("opcheck.features.doctor.machine_environment._torch", lambda: CLEAN.torch)
     facts = opcheck("doctor", "--gather")

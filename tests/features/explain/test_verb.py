@@ -67,9 +67,7 @@ def net(x):
         ("history", "embedding_renorm_"),
         pytest.param(("diff", "2.12", "2.13"), marks=pytest.mark.slow),
         pytest.param(("compile", "b.py:net", "--input", "4", "-q"), marks=pytest.mark.slow),
-        pytest.param(
-            ("compare", "b.py:net", "--input", "4", "--device", "cpu", "-q"), marks=pytest.mark.slow
-        ),
+        pytest.param(("compare", "b.py:net", "--input", "4", "--device", "cpu", "-q"), marks=pytest.mark.slow),
         pytest.param(
             ("probe", "--op", "sin", "--device", "cpu", "--limit", "2", "-q"),
             marks=pytest.mark.slow,
@@ -111,9 +109,7 @@ def test_a_statement_has_a_page_with_the_program_that_shows_it(opcheck: CommandL
     assert "```python" not in opcheck("explain", "bmm-2-32", "-v").out
 
 
-def test_a_page_has_at_most_15_lines_and_says_what_to_do(
-    opcheck: CommandLine, lists: OpLists
-) -> None:
+def test_a_page_has_at_most_15_lines_and_says_what_to_do(opcheck: CommandLine, lists: OpLists) -> None:
     names = [*by_id(), *(remedy.id for remedy in REMEDIES), *lists.statements.by_id]
     for name in names:
         lines = opcheck("explain", name).out.splitlines()

@@ -28,9 +28,7 @@ BROKEN = ModelLoadError("no such file", context="model broken.py:Net", hint="loo
 
 
 def made(calls: tuple[OpCall, ...], target: Target, **others: object) -> Report:
-    about = ReportTarget(
-        torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback
-    )
+    about = ReportTarget(torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback)
     report = make_report(*calls, cpu_fallback=target.cpu_fallback, **others)  # type: ignore[arg-type]
     return msgspec.structs.replace(report, target=about, graph=())
 
@@ -45,10 +43,7 @@ class Project:
         self._capsys = capsys
 
     def configure(self, *models: str, more: str = "", fail_on: str = "fallback") -> None:
-        tables = "".join(
-            f'[[tool.opcheck.models]]\nname = "{name}"\nmodel = "{name}.py:Net"\n'
-            for name in models
-        )
+        tables = "".join(f'[[tool.opcheck.models]]\nname = "{name}"\nmodel = "{name}.py:Net"\n' for name in models)
         targets = '[tool.opcheck.targets]\ntorch = ["2.12", ">=2.14"]\nmacos = ["15", "26"]\n'
         text = f'[tool.opcheck]\nfail-on = "{fail_on}"\n{tables}{targets}{more}\n'
         Path("pyproject.toml").write_text(text)
@@ -71,9 +66,7 @@ class Project:
 
 
 @pytest.fixture
-def project(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Project:
+def project(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Project:
     """A project in an empty directory, with a source that the findings point at."""
     result = Project(capsys)
     monkeypatch.setattr("opcheck.features.gate.assemble.work", result.work)

@@ -34,9 +34,7 @@ def test_the_baseline_has_the_cost_of_each_cell(grown: Project) -> None:
 def test_growth_is_noted_and_passes(grown: Project) -> None:
     result = grown(*BASELINE)
     assert result.code == 0
-    assert "3.1 times more launches than the baseline (40 then, 124 now)" in " ".join(
-        result.out.split()
-    )
+    assert "3.1 times more launches than the baseline (40 then, 124 now)" in " ".join(result.out.split())
 
 
 def test_growth_beyond_the_limit_fails(grown: Project) -> None:

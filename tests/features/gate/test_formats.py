@@ -95,9 +95,7 @@ def test_junit_has_a_case_a_model_and_target(mixed: Project) -> None:
     assert "OC101 aten::stub" in (failure.text or "")
 
 
-def test_github_annotates_what_fails_as_errors(
-    mixed: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_github_annotates_what_fails_as_errors(mixed: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     lines = written(mixed, "github").splitlines()
@@ -105,9 +103,7 @@ def test_github_annotates_what_fails_as_errors(
     assert len(errors) == 2
     assert "file=model.py,line=9" in errors[1]
     assert any(line.startswith("::notice") and "known: fallback" in line for line in lines)
-    assert "| raises | torch 2.12, macOS 15.0 | fails | FAILED, 1 new finding |" in (
-        summary.read_text()
-    )
+    assert "| raises | torch 2.12, macOS 15.0 | fails | FAILED, 1 new finding |" in (summary.read_text())
 
 
 def test_gitlab_has_a_fingerprint_an_entry(mixed: Project) -> None:

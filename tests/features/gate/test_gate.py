@@ -53,9 +53,7 @@ def test_each_model_is_audited_once_for_all_its_targets(project: Project) -> Non
         (("raises", "broken"), 1),
     ],
 )
-def test_the_worst_that_is_certain_is_the_exit_code(
-    project: Project, models: tuple[str, ...], code: int
-) -> None:
+def test_the_worst_that_is_certain_is_the_exit_code(project: Project, models: tuple[str, ...], code: int) -> None:
     project.broken["broken"] = BROKEN
     project.configure(*models)
     assert project().code == code
@@ -108,13 +106,9 @@ def test_a_finding_of_many_targets_is_told_once_with_its_line(project: Project) 
         ("", ("--fail-on", "never"), 0),
     ],
 )
-def test_limits_and_levels_come_from_either(
-    project: Project, more: str, args: tuple[str, ...], code: int
-) -> None:
+def test_limits_and_levels_come_from_either(project: Project, more: str, args: tuple[str, ...], code: int) -> None:
     project.configure("fallback")
-    text = (
-        Path("pyproject.toml").read_text().replace("[tool.opcheck]\n", f"[tool.opcheck]\n{more}\n")
-    )
+    text = Path("pyproject.toml").read_text().replace("[tool.opcheck]\n", f"[tool.opcheck]\n{more}\n")
     Path("pyproject.toml").write_text(text)
     assert project(*args).code == code
 
@@ -166,9 +160,7 @@ def test_an_ignored_finding_is_marked_and_does_not_fail(project: Project, place:
     entry = f'[[tool.opcheck.ignore]]\nrule = "OC103"\nop = "aten::emb*"\nreason = "{WHY}"\n'
     project.configure("fallback", more=entry if place == "configuration" else "")
     if place == "line":
-        source = (
-            Path("model.py").read_text().replace("f7(x)", f"f7(x)  # opcheck: ignore[OC103] {WHY}")
-        )
+        source = Path("model.py").read_text().replace("f7(x)", f"f7(x)  # opcheck: ignore[OC103] {WHY}")
         Path("model.py").write_text(source)
     result = project()
     assert result.code == 0
@@ -178,9 +170,7 @@ def test_an_ignored_finding_is_marked_and_does_not_fail(project: Project, place:
     assert [finding["ignored"] for finding in findings if finding["rule"] == "OC103"] == [WHY]
 
 
-def test_an_ignore_that_is_over_or_silences_nothing_is_said(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ignore_that_is_over_or_silences_nothing_is_said(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opcheck.cli.config.today", lambda: date(2026, 6, 1))
     entries = (
         '[[tool.opcheck.ignore]]\nrule = "OC103"\nreason = "r"\nexpires = 2026-06-01\n'
@@ -300,9 +290,7 @@ def test_a_broken_model_keeps_its_place_in_the_baseline(project: Project) -> Non
         ),
     ],
 )
-def test_another_baseline_is_refused_in_three_lines(
-    project: Project, text: str, message: str
-) -> None:
+def test_another_baseline_is_refused_in_three_lines(project: Project, text: str, message: str) -> None:
     project.configure("native")
     Path("known.yaml").write_text(text)
     result = project("--baseline", "known.yaml")

@@ -127,17 +127,13 @@ def test_without_versions_that_fit_the_job_fails_and_the_run_goes_on(
     assert "no versions" in failed.message
 
 
-def test_the_lock_is_part_of_what_a_result_is_kept_by(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_lock_is_part_of_what_a_result_is_kept_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     locks = {"5.8": LockedEnvironment(packages=("transformers==5.8.0",))}
     monkeypatch.setattr(environments, "resolve", lambda _: locks["5.8"])
     monkeypatch.setattr(environments, "find_lock", lambda _: locks["5.8"])
     audited: list[tuple[str, ...]] = []
 
-    def audit(
-        request: CaptureRequest, targets: list[object], *_: object, **_more: object
-    ) -> tuple[Report, ...]:
+    def audit(request: CaptureRequest, targets: list[object], *_: object, **_more: object) -> tuple[Report, ...]:
         audited.append(request.packages)
         Path(request.notes).write_text('["start"]\n')
         return tuple(made((call("aten::mm"),), target) for target in targets)  # type: ignore[arg-type]
@@ -191,8 +187,6 @@ def test_a_release_that_breaks_a_model_fails_alone(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     old, new = json.loads(done.stdout)["cells"]
     assert (old["target"], old["code"]) == ("torch 2.11, macOS 15.0, transformers 5.7", 1)
-    assert [
-        finding["op"] for finding in old["report"]["findings"] if finding["severity"] == "error"
-    ] == ["aten::histc"]
+    assert [finding["op"] for finding in old["report"]["findings"] if finding["severity"] == "error"] == ["aten::histc"]
     assert (new["target"], new["code"]) == ("torch 2.11, macOS 15.0, transformers 5.8", 0)
     assert msgspec.convert(new["libraries"], list[str])[0].startswith("transformers==5.8.")

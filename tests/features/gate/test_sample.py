@@ -57,9 +57,7 @@ def audits(monkeypatch: pytest.MonkeyPatch, project: Path) -> bool:
     return bool(asked)
 
 
-def test_the_second_run_is_the_same_bytes_and_audits_nothing(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_run_is_the_same_bytes_and_audits_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (project / "out.json").read_bytes()
     assert not audits(monkeypatch, project)
     assert (project / "out.json").read_bytes() == before
@@ -87,9 +85,7 @@ def test_a_change_of_what_it_reads_is_audited_anew(
     assert audits(monkeypatch, project)
 
 
-def test_a_file_that_it_does_not_read_is_no_change(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_it_does_not_read_is_no_change(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "notes.md").write_text("nothing")
     assert not audits(monkeypatch, project)
 
@@ -145,9 +141,7 @@ def test_a_full_disk_is_said_in_three_lines(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 @pytest.mark.usefixtures("hears_ctrl_c")
-def test_ctrl_c_shows_what_was_finished(
-    started: Callable[..., subprocess.Popen[str]], project: Path
-) -> None:
+def test_ctrl_c_shows_what_was_finished(started: Callable[..., subprocess.Popen[str]], project: Path) -> None:
     # The first model is kept; the other two run in processes of their own, which are ended.
     process = started("slow", "slower", "--jobs", "2", "-v", stdout=subprocess.PIPE)
     assert process.stderr is not None

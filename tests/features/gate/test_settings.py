@@ -94,9 +94,7 @@ def test_a_target_of_two_tables_is_of_the_first() -> None:
         ),
     ],
 )
-def test_a_mistake_is_said_in_three_lines(
-    project: Project, text: str, message: str, where: str, hint: str
-) -> None:
+def test_a_mistake_is_said_in_three_lines(project: Project, text: str, message: str, where: str, hint: str) -> None:
     Path("opcheck.toml").write_text(text)
     result = project("some.py:Net")
     assert result.code == 2

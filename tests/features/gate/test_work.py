@@ -27,9 +27,7 @@ def audits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Target
     """The targets of each audit that is made; each says that it read nothing."""
     asked: list[tuple[Target, ...]] = []
 
-    def many(
-        request: CaptureRequest, targets: list[Target], *_: object, **_options: object
-    ) -> tuple[Report, ...]:
+    def many(request: CaptureRequest, targets: list[Target], *_: object, **_options: object) -> tuple[Report, ...]:
         asked.append(tuple(targets))
         if request.notes:
             Path(request.notes).write_text('["start"]\n')

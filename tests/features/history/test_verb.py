@@ -7,17 +7,12 @@ from tests.command_line import CommandLine
 
 def test_each_change_is_a_row_with_its_reason(opcheck: CommandLine) -> None:
     rows = [
-        " ".join(line.split())
-        for line in opcheck("history", "aten::linalg_matrix_exp", "--releases").out.splitlines()
+        " ".join(line.split()) for line in opcheck("history", "aten::linalg_matrix_exp", "--releases").out.splitlines()
     ]
     assert rows[0] == (
-        "aten::linalg_matrix_exp: CPU fallback, with the variable in 1.13, native since 2.14 on macOS "
-        "26.0"
+        "aten::linalg_matrix_exp: CPU fallback, with the variable in 1.13, native since 2.14 on macOS 26.0"
     )
-    assert any(
-        row.startswith("2.14 native better aten::linalg_matrix_exp: cpu_only -> kernel")
-        for row in rows
-    )
+    assert any(row.startswith("2.14 native better aten::linalg_matrix_exp: cpu_only -> kernel") for row in rows)
 
 
 def test_json(opcheck: CommandLine) -> None:

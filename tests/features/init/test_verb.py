@@ -13,9 +13,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.features.gate.gate_records import settings
 from tests.command_line import CommandLine
 
-NET = (
-    "from torch import nn\nclass Part(nn.Module): pass\nclass Net(nn.Module):\n    part = Part()\n"
-)
+NET = "from torch import nn\nclass Part(nn.Module): pass\nclass Net(nn.Module):\n    part = Part()\n"
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_table_holds_the_models_of_the_folder_and_the_gate_reads_it(
-    opcheck: CommandLine, lists: OpLists
-) -> None:
+def test_the_table_holds_the_models_of_the_folder_and_the_gate_reads_it(opcheck: CommandLine, lists: OpLists) -> None:
     Path("net.py").write_text(NET, encoding="utf-8")
     result = opcheck("init")
     assert (result.code, result.out) == (0, "")
@@ -41,8 +37,7 @@ def test_what_is_commented_out_is_valid_too(opcheck: CommandLine, lists: OpLists
     path = Path("opcheck.toml")
     lines = path.read_text(encoding="utf-8").splitlines()
     active = [
-        line.removeprefix("# ") if "=" in line.partition("#")[2] or line.startswith("# [") else line
-        for line in lines
+        line.removeprefix("# ") if "=" in line.partition("#")[2] or line.startswith("# [") else line for line in lines
     ]
     path.write_text("\n".join(active), encoding="utf-8")
     content, where = config.table(Path.cwd())
@@ -78,9 +73,7 @@ def test_the_models_of_a_package_are_found_without_their_parts_and_the_gate_pass
 
 
 def test_a_folder_without_a_model_gets_no_placeholder(opcheck: CommandLine) -> None:
-    Path("wide.py").write_text(
-        "from torch import nn\nclass Wide(nn.Module):\n    def __init__(self, width): pass\n"
-    )
+    Path("wide.py").write_text("from torch import nn\nclass Wide(nn.Module):\n    def __init__(self, width): pass\n")
     result = opcheck("init")
     assert result.code == 2
     assert "opcheck init --model wide.py:Wide" in result.err

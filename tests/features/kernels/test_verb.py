@@ -49,10 +49,7 @@ def test_a_release_that_has_no_list_is_answered_by_another_which_is_said(
 ) -> None:
     result = opcheck("kernels", "list", "--torch", "9")
     assert result.out.startswith("torch 2.15.0, ")
-    assert (
-        result.err
-        == "note: the list of torch 2.15.0 answers for 9, which is newer than the op lists\n"
-    )
+    assert result.err == "note: the list of torch 2.15.0 answers for 9, which is newer than the op lists\n"
 
 
 def test_an_unknown_name_is_refused(opcheck: CommandLine) -> None:
@@ -93,9 +90,7 @@ def test_a_table_has_one_row_a_kernel(opcheck: CommandLine, tmp_path: Path) -> N
     ]
 
 
-def test_without_llvmlite_the_extra_is_named(
-    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_llvmlite_the_extra_is_named(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "llvmlite.binding", None)
     result = opcheck("kernels", "test", "--torch", "2.15")
     assert result.code == 2

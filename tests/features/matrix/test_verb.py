@@ -34,9 +34,7 @@ def test_csv_and_json_have_a_row_for_every_overload(opcheck: CommandLine, lists:
     assert list(Draft202012Validator(json_schema(Matrix)).iter_errors(content)) == []
     names = [row["name"] for row in content["rows"]]
     assert names == sorted(lists.operators("2.13"))
-    assert {"name", "status", "kind", "because", "since", "dtypes", "limitations", "links"} <= set(
-        content["rows"][0]
-    )
+    assert {"name", "status", "kind", "because", "since", "dtypes", "limitations", "links"} <= set(content["rows"][0])
     rows = list(csv.DictReader(io.StringIO(opcheck("matrix", "--torch", "2.13", "-f", "csv").out)))
     assert [row["name"] for row in rows] == names
     by_name = {row["name"]: row for row in rows}

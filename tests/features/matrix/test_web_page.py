@@ -41,11 +41,7 @@ def test_the_data_cannot_leave_its_element() -> None:
 
 
 def test_the_data_unfolds_to_the_states(some: Coverage, lists: OpLists) -> None:
-    data = json.loads(
-        page.render_web_page(some, "2.15")
-        .partition('type="application/json">')[2]
-        .partition("<")[0]
-    )
+    data = json.loads(page.render_web_page(some, "2.15").partition('type="application/json">')[2].partition("<")[0])
     lines = [release["line"] for release in data["releases"]]
     assert lines == [release.line for release in lists.releases]
     runs = next(op for op in data["ops"] if op[0] == "aten::nonzero")[1:]

@@ -103,9 +103,7 @@ def assert_same_facts(content: dict[str, Any], command: list[str], project: Path
         return
     full = {*leaves(json.loads(done.stdout)), *done.stderr.splitlines()}
     names = {name for text in leaves(content.pop("dtypes", {})) for name in text.split(", ")}
-    assert names <= {
-        key for entry in [json.loads(done.stdout)] for key in entry.get("dtypes", {})
-    } | {*full}
+    assert names <= {key for entry in [json.loads(done.stdout)] for key in entry.get("dtypes", {})} | {*full}
     for text in leaves(content):
         cut = text.removesuffix("...")
         assert any(line == text or (cut != text and line.startswith(cut)) for line in full), text
@@ -181,9 +179,7 @@ def test_bad_input_is_an_error_of_the_tool_in_three_lines(
         ),
     ],
 )
-def test_an_argument_that_no_process_takes_is_an_error_of_the_tool(
-    tmp_path: Path, query: str, why: str
-) -> None:
+def test_an_argument_that_no_process_takes_is_an_error_of_the_tool(tmp_path: Path, query: str, why: str) -> None:
     refused, answered = ask(tmp_path, [("op", {"query": query}), ("op", {"query": "add"})])
     assert refused.is_error
     text = refused.content[0].text

@@ -59,10 +59,7 @@ def test_a_dry_run_finds_what_is_planted_and_nothing_besides(tmp_path: Path) -> 
     assert done.returncode == 1, done.stderr
     assert observe_all(tmp_path, "into", "--merge", "evidence").returncode == 1
     first = (tmp_path / "into" / "observed.json").read_bytes()
-    seen = {
-        (each["op"], each["predicted"], each["observed"])
-        for each in found(tmp_path / "into")["contradictions"]
-    }
+    seen = {(each["op"], each["predicted"], each["observed"]) for each in found(tmp_path / "into")["contradictions"]}
     assert seen == planted.CONTRADICTIONS
     assert len(seen) == 20
     assert found(tmp_path / "into")["failed"] == []

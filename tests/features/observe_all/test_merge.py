@@ -49,9 +49,7 @@ def host(torch: str = "2.13.0", macos: str = "15.7", gpu: str = "virtual") -> Ho
 
 
 def row(op: str = "aten::mm", predicted: str = "native", observed: str = "native") -> HostRow:
-    return HostRow(
-        subject="net", op=op, predicted=predicted, observed=observed, dtypes=("float32",)
-    )
+    return HostRow(subject="net", op=op, predicted=predicted, observed=observed, dtypes=("float32",))
 
 
 def evidence(folder: Path, *steps: list[HostRow], run: str = "a1", on: Host | None = None) -> Path:
@@ -75,11 +73,7 @@ def evidence(folder: Path, *steps: list[HostRow], run: str = "a1", on: Host | No
 
 
 def state(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_merging_again_changes_nothing(tmp_path: Path) -> None:
@@ -97,9 +91,7 @@ def test_merging_again_changes_nothing(tmp_path: Path) -> None:
 
 def test_the_order_of_merges_does_not_matter(tmp_path: Path) -> None:
     first = evidence(tmp_path / "a", [row()], run="a1")
-    second = evidence(
-        tmp_path / "b", [row("aten::svd", "native", "wrong")], run="b1", on=host("2.14.0")
-    )
+    second = evidence(tmp_path / "b", [row("aten::svd", "native", "wrong")], run="b1", on=host("2.14.0"))
     merge([first, second], tmp_path / "one", LISTS)
     merge([second], tmp_path / "two", LISTS)
     merge([first], tmp_path / "two", LISTS)

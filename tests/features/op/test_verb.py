@@ -10,9 +10,7 @@ from tests.command_line import CommandLine
 def test_the_verdict_stands_in_the_first_line(opcheck: CommandLine) -> None:
     result = opcheck("op", "aten::embedding_renorm_", "--torch", "2.13", "--macos", "15")
     assert result.code == 0
-    assert result.out.splitlines()[0] == (
-        "aten::embedding_renorm_: CPU fallback, always on torch 2.13, macOS 15.0"
-    )
+    assert result.out.splitlines()[0] == ("aten::embedding_renorm_: CPU fallback, always on torch 2.13, macOS 15.0")
     assert "Nothing was observed on a Mac" in result.out
     assert result.err == ""
 
@@ -113,12 +111,8 @@ def test_a_wrong_result_is_in_the_headline_and_in_the_json(opcheck: CommandLine)
         "kind": None,
         "wrong": "sometimes",
     }
-    assert "WRONG for every real number of size 1 or more" in " ".join(
-        opcheck(*arguments).out.split()
-    )
-    assert (
-        json.loads(opcheck("op", "torch.acos", "--dtype", "float16", "--json").out)["wrong"] == []
-    )
+    assert "WRONG for every real number of size 1 or more" in " ".join(opcheck(*arguments).out.split())
+    assert json.loads(opcheck("op", "torch.acos", "--dtype", "float16", "--json").out)["wrong"] == []
 
 
 def test_rare_cases_are_counted_and_not_shouted(opcheck: CommandLine) -> None:

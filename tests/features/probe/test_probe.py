@@ -52,9 +52,7 @@ def test_real_opinfos_work_on_the_cpu(real: EvidenceFile) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "json"])
-def test_evidence_is_read_as_it_was_written(
-    real: EvidenceFile, suffix: str, tmp_path: Path
-) -> None:
+def test_evidence_is_read_as_it_was_written(real: EvidenceFile, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"e.{suffix}"
     path.write_text(write(real, (), suffix))
     assert device_evidence.load(path) == real
@@ -72,9 +70,7 @@ def test_evidence_is_read_as_it_was_written(
         ("opinfo: addbmm", "opinfo: add", "occurs twice"),
     ],
 )
-def test_damaged_evidence_is_refused(
-    real: EvidenceFile, old: str, new: str, message: str, tmp_path: Path
-) -> None:
+def test_damaged_evidence_is_refused(real: EvidenceFile, old: str, new: str, message: str, tmp_path: Path) -> None:
     text = write(real, (), "yaml")
     assert old in text
     path = tmp_path / "e.yaml"

@@ -20,9 +20,7 @@ REPORT = make_report(call("aten::foo"), call("aten::mm", 2))
 def saved(opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch) -> str:
     """A report in a file; nothing is tried."""
     Path("report.json").write_text(render(REPORT, "json"), encoding="utf-8")
-    tried = TriedProgram(
-        text="import torch\n", on_cpu=True, emulated=True, notes=("Tried.",), expected=()
-    )
+    tried = TriedProgram(text="import torch\n", on_cpu=True, emulated=True, notes=("Tried.",), expected=())
     monkeypatch.setattr(program_check, "make", lambda _: tried)
     return "report.json"
 
@@ -59,9 +57,7 @@ def test_the_issue_says_where_it_goes_beside_the_text(opcheck: CommandLine, save
 def test_what_could_not_be_tried_exits_with_3(
     opcheck: CommandLine, saved: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    untried = TriedProgram(
-        text="x\n", on_cpu=None, emulated=None, notes=("Not tried.",), expected=()
-    )
+    untried = TriedProgram(text="x\n", on_cpu=None, emulated=None, notes=("Not tried.",), expected=())
     monkeypatch.setattr(program_check, "make", lambda _: untried)
     assert opcheck("repro", saved, "1") == (3, "x\n", "Not tried.\n")
     assert opcheck("issue", saved, "1").code == 3

@@ -101,12 +101,8 @@ numbers = run.numbers
 print(sorted((each.op, each.reason) for each in numbers.unchecked))
 print(numbers.calls.checked)
 """
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert (
-        "('aten::_softmax', 'the kernels cannot be run: no C++ compiler is found')" in ended.stdout
-    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "('aten::_softmax', 'the kernels cannot be run: no C++ compiler is found')" in ended.stdout
     assert ended.stdout.splitlines()[-1] == "1"
 
 

@@ -9,12 +9,8 @@ from pathlib import Path
 
 
 def test_flags_behind_the_program_are_named(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(
-        "import sys, torch\nprint(sys.argv[1:], torch.ones(1, device='mps'))\n"
-    )
-    (tmp_path / "its_own.py").write_text(
-        "import sys, torch\n'--torch'\nprint(torch.ones(1, device='mps'))\n"
-    )
+    (tmp_path / "program.py").write_text("import sys, torch\nprint(sys.argv[1:], torch.ones(1, device='mps'))\n")
+    (tmp_path / "its_own.py").write_text("import sys, torch\n'--torch'\nprint(torch.ones(1, device='mps'))\n")
     for script, is_named in (("program.py", True), ("its_own.py", False)):
         ended = subprocess.run(
             [sys.executable, "-m", "opcheck", "run", "-o", "r.json", script, "--torch", "2.13", "--lr=1"],

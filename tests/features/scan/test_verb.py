@@ -26,9 +26,7 @@ def program(tmp_path: Path) -> str:
     return "a.py"
 
 
-def test_the_text_has_the_counts_the_lines_and_the_ways_out(
-    opcheck: CommandLine, program: str
-) -> None:
+def test_the_text_has_the_counts_the_lines_and_the_ways_out(opcheck: CommandLine, program: str) -> None:
     result = opcheck("scan", program)
     assert result.code == 1
     assert result.out.startswith(f"{program} read for torch 2.")
@@ -58,9 +56,7 @@ def test_all_formats_carry_the_same_findings(opcheck: CommandLine, program: str)
         ("def f(:", (3, 3, 3, 0)),
     ],
 )
-def test_exit_codes(
-    opcheck: CommandLine, tmp_path: Path, text: str, codes: tuple[int, ...]
-) -> None:
+def test_exit_codes(opcheck: CommandLine, tmp_path: Path, text: str, codes: tuple[int, ...]) -> None:
     (tmp_path / "a.py").write_text(text, encoding="utf-8")
     levels = (*SEVERITIES, "never")
     assert tuple(opcheck("scan", "a.py", "--fail-on", level).code for level in levels) == codes
@@ -73,9 +69,7 @@ def test_a_path_that_is_not_there_is_three_lines(opcheck: CommandLine) -> None:
 
 
 def test_the_release_decides_about_variables(opcheck: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text(
-        'import os\nos.environ["PYTORCH_MPS_FAST_MATH"] = "1"\n', encoding="utf-8"
-    )
+    (tmp_path / "a.py").write_text('import os\nos.environ["PYTORCH_MPS_FAST_MATH"] = "1"\n', encoding="utf-8")
     assert opcheck("scan", "a.py", "--fail-on", "note").code == 0
     result = opcheck("scan", "a.py", "--fail-on", "note", "--torch", "2.3")
     assert result.code == 1
@@ -110,9 +104,7 @@ def test_the_formats_of_ci_services_have_each_finding(opcheck: CommandLine, prog
     assert annotations[-1].startswith("1 error, 1 warning, 1 note: a.py on torch 2.")
 
 
-def test_the_suffix_of_the_file_decides_about_the_format(
-    opcheck: CommandLine, program: str
-) -> None:
+def test_the_suffix_of_the_file_decides_about_the_format(opcheck: CommandLine, program: str) -> None:
     assert opcheck("scan", program, "-o", "a.sarif").code == 1
     assert json.loads(Path("a.sarif").read_text(encoding="utf-8"))["version"] == "2.1.0"
 
@@ -122,8 +114,7 @@ def test_the_configuration_gives_paths_rules_and_what_to_leave_out(opcheck: Comm
     for name in ("src/a.py", "src/old/b.py", "other.py"):
         Path(name).write_text("import torch\nx.cuda()\nx.double()\n", encoding="utf-8")
     Path("pyproject.toml").write_text(
-        '[tool.opcheck.scan]\npaths = ["src"]\nexclude = ["src/old"]\nselect = ["OC20"]\n'
-        'fail-on = "never"\n',
+        '[tool.opcheck.scan]\npaths = ["src"]\nexclude = ["src/old"]\nselect = ["OC20"]\nfail-on = "never"\n',
         encoding="utf-8",
     )
     result = opcheck("scan", "-f", "json")
@@ -192,9 +183,7 @@ def test_a_baseline_leaves_what_is_new(opcheck: CommandLine, program: str) -> No
         ),
     ],
 )
-def test_a_damaged_baseline_is_three_lines(
-    opcheck: CommandLine, program: str, text: str, message: str
-) -> None:
+def test_a_damaged_baseline_is_three_lines(opcheck: CommandLine, program: str, text: str, message: str) -> None:
     Path("known.json").write_text(text, encoding="utf-8")
     result = opcheck("scan", program, "--baseline", "known.json")
     assert (result.code, result.out) == (2, "")
@@ -239,9 +228,7 @@ def test_a_fix_keeps_the_permissions(opcheck: CommandLine, tmp_path: Path) -> No
     assert opcheck("scan", "a.py", "--diff").code == 0
 
 
-def test_a_file_that_cannot_be_fixed_stays_and_the_others_are_fixed(
-    opcheck: CommandLine, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_fixed_stays_and_the_others_are_fixed(opcheck: CommandLine, tmp_path: Path) -> None:
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text(CHOICE, encoding="utf-8")
     (tmp_path / "a.py").chmod(0o444)
@@ -258,9 +245,7 @@ def test_a_file_that_cannot_be_fixed_stays_and_the_others_are_fixed(
     "form",
     ["text", "markdown", "json", "yaml", "jsonl", "csv", "sarif", "github", "gitlab", "junit"],
 )
-def test_every_format_says_why_a_finding_has_no_fix(
-    opcheck: CommandLine, tmp_path: Path, form: str
-) -> None:
+def test_every_format_says_why_a_finding_has_no_fix(opcheck: CommandLine, tmp_path: Path, form: str) -> None:
     program = tmp_path / "a.py"
     program.write_text("import torch\nx.double()\n", encoding="utf-8")
     out = opcheck("scan", str(program), "-f", form).out

@@ -22,9 +22,7 @@ def parsed(path: Path) -> Element:
 
 def everything(site: Path) -> dict[str, Element]:
     """Every page by its path."""
-    return {
-        path.relative_to(site).as_posix(): parsed(path) for path in sorted(site.rglob("*.html"))
-    }
+    return {path.relative_to(site).as_posix(): parsed(path) for path in sorted(site.rglob("*.html"))}
 
 
 def broken(site: Path, pages: dict[str, Element]) -> Iterator[str]:
@@ -33,9 +31,7 @@ def broken(site: Path, pages: dict[str, Element]) -> Iterator[str]:
     for name, page in pages.items():
         for address in _addresses(page):
             target, _, place = address.partition("#")
-            file = posixpath.normpath(
-                posixpath.join(posixpath.dirname(name), target or Path(name).name)
-            )
+            file = posixpath.normpath(posixpath.join(posixpath.dirname(name), target or Path(name).name))
             if not (site / file).is_file() or (place and place not in ids.get(file, ())):
                 yield f"{name}: {address}"
 
@@ -59,9 +55,5 @@ def wrong_structure(name: str, page: Element) -> Iterator[str]:
     for table in page.iter("table"):
         if table.find("caption") is None or any(not th.get("scope") for th in table.iter("th")):
             yield f"{name}: a table without a caption, or a header without a scope"
-    twice = [
-        item
-        for item, number in Counter(n.get("id") for n in page.iter()).items()
-        if item and number > 1
-    ]
+    twice = [item for item, number in Counter(n.get("id") for n in page.iter()).items() if item and number > 1]
     yield from (f"{name}: the id {item} twice" for item in twice)

@@ -54,9 +54,7 @@ def _outcome(model: str, torch: str, headline: str, **calls: int) -> dict[str, A
         "calls": 10,
         "operators": 2,
         "native": 10 - sum(calls.values()),
-        **dict.fromkeys(
-            ("fallback_internal", "fallback_always", "fallback_env", "unknown", "unsupported"), 0
-        ),
+        **dict.fromkeys(("fallback_internal", "fallback_always", "fallback_env", "unknown", "unsupported"), 0),
         **calls,
         "capture": 0,
         "captures": 1,
@@ -68,9 +66,7 @@ def _outcome(model: str, torch: str, headline: str, **calls: int) -> dict[str, A
 def tables() -> dict[str, list[dict[str, Any]]]:
     """timm:one runs from 2.14 on, timm:two fails, timm:lost has no verdict, one's name is hostile."""
     outcomes = [
-        _outcome(
-            "timm:one", "2.13", "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1", fallback_env=3
-        ),
+        _outcome("timm:one", "2.13", "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1", fallback_env=3),
         _outcome("timm:one", "2.14", "runs natively"),
         _outcome("timm:two", "2.13", "fails", unsupported=1),
         _outcome("timm:two", "2.14", "fails", unsupported=1),
@@ -130,10 +126,7 @@ def write_sweep(folder: Path, about: Mapping[str, Any] = ABOUT) -> Path:
     folder.mkdir(parents=True)
     for name, rows in tables().items():
         schema = pa.schema(
-            [
-                (column.name, types.get(column.type) or pa.type_for_alias(column.type))
-                for column in TABLES[name]
-            ],
+            [(column.name, types.get(column.type) or pa.type_for_alias(column.type)) for column in TABLES[name]],
             metadata={"opcheck": json.dumps(about)},
         )
         parquet.write_table(pa.Table.from_pylist(rows, schema), folder / f"{name}.parquet")

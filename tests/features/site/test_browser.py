@@ -50,9 +50,7 @@ def test_no_page_has_an_error_or_scrolls_sideways(browser: Any, small: Path) -> 
         pytest.param("dark", 1280, PAGES, marks=pytest.mark.slow),
     ],
 )
-def test_axe_finds_nothing(
-    browser: Any, small: Path, scheme: str, width: int, pages: tuple[str, ...]
-) -> None:
+def test_axe_finds_nothing(browser: Any, small: Path, scheme: str, width: int, pages: tuple[str, ...]) -> None:
     with opened(browser, scheme=scheme, size=(width, 850)) as (page, _):
         results = {name: violations(page, small / name) for name in pages}
     assert {name: item for name, item in results.items() if item} == {}

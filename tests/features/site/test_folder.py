@@ -31,9 +31,7 @@ def test_new_empty_and_earlier_folders_are_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["file/x", "file/x/y", "file", "circle", "circle/x", "dangling"])
-def test_a_folder_below_what_is_no_folder_is_refused_before_the_work(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_folder_below_what_is_no_folder_is_refused_before_the_work(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("mine")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
@@ -80,9 +78,7 @@ def test_a_folder_of_somebody_else_and_a_file_are_refused(tmp_path: Path) -> Non
     assert (tmp_path / "mine" / "thesis.tex").read_text(encoding="utf-8") == "years"
 
 
-@pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
-)
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_a_full_disk_leaves_the_earlier_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
@@ -106,9 +102,7 @@ def test_a_full_disk_leaves_the_earlier_site(
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
-def test_where_the_move_fails_the_earlier_site_comes_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_move_fails_the_earlier_site_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "site"
     render.write(output, FILES)
     real = Path.rename

@@ -121,9 +121,7 @@ def test_limits_advisories_and_models_stand_on_the_operators_page(
 
 def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[SitePage, ...]) -> None:
     newest = next(p for p in small_pages if isinstance(p, ReleasePage) and p.torch == "2.14")
-    changes = {
-        differ.name: (differ.change, differ.before, differ.after) for differ in newest.differs
-    }
+    changes = {differ.name: (differ.change, differ.before, differ.after) for differ in newest.differs}
     assert changes == {
         "aten::worse": ("regressed", "native", "fallback_env"),
         "aten::better": ("improved", "fallback_env", "native"),
@@ -135,9 +133,7 @@ def test_a_release_says_what_it_brought_and_broke(small_pages: tuple[SitePage, .
     assert "PYTORCH_ENABLE_MPS_FALLBACK" in {item.name for item in newest.environment}
 
 
-def test_a_model_has_its_grid(
-    parsed: dict[str, Element], small_pages: tuple[SitePage, ...]
-) -> None:
+def test_a_model_has_its_grid(parsed: dict[str, Element], small_pages: tuple[SitePage, ...]) -> None:
     first = next(p for p in small_pages if isinstance(p, ModelPage) and p.name == "timm:one")
     assert [(o.headline, dict(o.targets)) for o in first.outcomes] == [
         ("runs only with PYTORCH_ENABLE_MPS_FALLBACK=1", {"2.13": ("15.0",)}),

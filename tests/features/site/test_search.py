@@ -21,9 +21,7 @@ from opcheck.features.site.render import search_index, usual_words
         ("aten::sin", ("torch.sin",), []),
     ],
 )
-def test_the_usual_words_of_the_command_line_find_it(
-    name: str, python: tuple[str, ...], words: list[str]
-) -> None:
+def test_the_usual_words_of_the_command_line_find_it(name: str, python: tuple[str, ...], words: list[str]) -> None:
     page: Any = SimpleNamespace(name=name, python=python)
     assert usual_words(page) == words
 
@@ -34,11 +32,7 @@ def test_the_index_has_the_spellings_of_dtypes_and_the_states_that_differ(
     text = search_index(small_pages).removeprefix("opcheckIndex(").removesuffix(");\n")
     _, dtypes, differing, entries = json.loads(text)
     assert dtypes["bf16"] == "bfloat16"
-    found = {
-        name: (others, differing[place[0]])
-        for kind, name, _, _, others, *place in entries
-        if kind == 0
-    }
+    found = {name: (others, differing[place[0]]) for kind, name, _, _, others, *place in entries if kind == 0}
     others, states = found["aten::bmm" if "aten::bmm" in found else "aten::mm"]
     assert states["float64"] == "unsupported"
     assert any(name.startswith(("nn.", "Tensor.", "torch.")) for name in others)

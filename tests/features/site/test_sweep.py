@@ -34,9 +34,7 @@ def test_a_sweep_is_read_from_its_tables(tmp_path: Path) -> None:
         (lambda folder: (folder / "uses.parquet").unlink(), "has no table uses"),
         (lambda folder: (folder / "uses.parquet").write_bytes(b"PAR1"), "cannot read a table"),
         (
-            lambda folder: (folder / "failures.parquet").write_bytes(
-                (folder / "uses.parquet").read_bytes()
-            ),
+            lambda folder: (folder / "failures.parquet").write_bytes((folder / "uses.parquet").read_bytes()),
             "has no column targets",
         ),
     ],

@@ -37,9 +37,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return output, [p.name for p in pages if isinstance(p, OperatorPage)]
 
 
-def test_every_operator_of_the_lists_has_its_page(
-    whole: tuple[Path, list[str]], lists: OpLists
-) -> None:
+def test_every_operator_of_the_lists_has_its_page(whole: tuple[Path, list[str]], lists: OpLists) -> None:
     bases = {name.partition(".")[0] for name in lists.names()}
     assert bases <= set(whole[1])
     # Also on a disk that does not tell small letters from capitals.
@@ -50,9 +48,7 @@ def test_every_page_is_valid_and_every_link_leads_somewhere(
     whole: tuple[Path, list[str]],
 ) -> None:
     pages = checks.everything(whole[0])
-    assert [
-        item for name, page in pages.items() for item in checks.wrong_structure(name, page)
-    ] == []
+    assert [item for name, page in pages.items() for item in checks.wrong_structure(name, page)] == []
     assert list(checks.broken(whole[0], pages)) == []
 
 
@@ -68,9 +64,7 @@ def test_any_operator_is_found_by_three_keys_and_a_click(
         page.keyboard.type("_fo")
         page.locator("#results a").first.wait_for()
         keys = sorted({name.partition("::")[2][:3] for name in operators})
-        shown = dict(
-            zip(keys, page.evaluate("(keys) => keys.map(opcheckSearch)", keys), strict=True)
-        )
+        shown = dict(zip(keys, page.evaluate("(keys) => keys.map(opcheckSearch)", keys), strict=True))
         assert [n for n in operators if n not in shown[n.partition("::")[2][:3]]] == []
         # The last of the longest list, as a person would: three keys, and a click on the name.
         key = max(shown, key=lambda three: len(shown[three]))
@@ -86,9 +80,7 @@ def test_any_operator_is_found_by_three_keys_and_a_click(
 @pytest.mark.skipif(AXE is None, reason="no axe here")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1280, 850), (390, 844)], ids=["desktop", "phone"])
-def test_axe_finds_nothing(
-    browser: Any, whole: tuple[Path, list[str]], scheme: str, size: tuple[int, int]
-) -> None:
+def test_axe_finds_nothing(browser: Any, whole: tuple[Path, list[str]], scheme: str, size: tuple[int, int]) -> None:
     with opened(browser, scheme=scheme, size=size) as (page, _):
         results = {name: violations(page, whole[0] / f"{name}.html") for name in PAGES}
     assert {name: item for name, item in results.items() if item} == {}

@@ -49,9 +49,7 @@ class Cluster:
     def start(self) -> None:
         """Start the scheduler and its workers."""
         port = self.address.rpartition(":")[2]
-        self._run(
-            "scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-jupyter"
-        )
+        self._run("scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard", "--no-jupyter")
         for _ in range(self._workers):
             self.add_worker()
 
@@ -84,9 +82,7 @@ class Cluster:
 
 def sweep(models: list[str], folder: Path, *flags: str) -> subprocess.Popen[bytes]:
     """``opcheck sweep`` of these models into a folder."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "opcheck", "sweep", *models, "--folder", str(folder), "-v", *flags]
-    )
+    return subprocess.Popen([sys.executable, "-m", "opcheck", "sweep", *models, "--folder", str(folder), "-v", *flags])
 
 
 def rows(folder: Path) -> dict[str, list[str]]:

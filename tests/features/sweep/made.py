@@ -27,9 +27,7 @@ def runs(name: str = "BertModel", key: str = "a" * 32, mode: Mode = "inference")
         mode=mode,
         config={"num_hidden_layers": 2},
         outcomes=(
-            SweepOutcome(
-                targets=TARGETS[:1], headline="runs natively", complete=True, totals=NATIVE
-            ),
+            SweepOutcome(targets=TARGETS[:1], headline="runs natively", complete=True, totals=NATIVE),
             SweepOutcome(
                 targets=TARGETS[1:],
                 headline="runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
@@ -54,9 +52,7 @@ def fails_to_load(key: str = "b" * 32) -> SweepResult:
         message="building timm:x raises TypeError: no",
         plain="TypeError: no [x.py:1]",
     )
-    return SweepResult(
-        key=key, model=Model(spec="timm:x", family="x"), mode="train", failures=(failed,)
-    )
+    return SweepResult(key=key, model=Model(spec="timm:x", family="x"), mode="train", failures=(failed,))
 
 
 def about(keys: Sequence[str]) -> SweepDescription:

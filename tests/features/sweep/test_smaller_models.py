@@ -22,9 +22,7 @@ OVERWRITTEN = "backward raised RuntimeError: one has been modified by an inplace
 
 def library(**settings: object) -> Any:
     """A library whose one model class has this configuration."""
-    result = SimpleNamespace(
-        Model=SimpleNamespace(__name__="Model", config_class=lambda: SimpleNamespace(**settings))
-    )
+    result = SimpleNamespace(Model=SimpleNamespace(__name__="Model", config_class=lambda: SimpleNamespace(**settings)))
     result.Model.config_class.__name__ = "Config"
     return result
 
@@ -47,9 +45,7 @@ def test_of_layers_that_share_weights_two_are_kept() -> None:
     kinds = ["linear", "hybrid", "linear", "hybrid", "linear", "hybrid"]
     made = small(
         Model(spec="transformers:Model"),
-        library(
-            num_hidden_layers=6, layers_block_type=kinds, stage_names=["a", "b", "c", "d", "e", "f"]
-        ),
+        library(num_hidden_layers=6, layers_block_type=kinds, stage_names=["a", "b", "c", "d", "e", "f"]),
     )
     assert made["num_hidden_layers"] == 4
     assert made["layers_block_type"] == kinds[:4]
@@ -74,8 +70,6 @@ def test_of_layers_that_share_weights_two_are_kept() -> None:
         ({"message": OVERWRITTEN, "plain": "RuntimeError: one of the variables [x.py:1]"}, MODELS),
     ],
 )
-def test_a_failure_is_ours_unless_the_model_does_not_build_without_us(
-    change: dict[str, Any], owner: str
-) -> None:
+def test_a_failure_is_ours_unless_the_model_does_not_build_without_us(change: dict[str, Any], owner: str) -> None:
     fields = {name: getattr(RAISED, name) for name in RAISED.__struct_fields__}
     assert attribute("timm:c", MissingVerdict(**{**fields, **change}))[0] == owner

@@ -72,9 +72,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("marker", [None, "{", "[]", '{"format": "1"}', '{"format": 1}'])
-def test_fresh_deletes_nothing_in_a_folder_of_something_else(
-    tmp_path: Path, marker: str | None
-) -> None:
+def test_fresh_deletes_nothing_in_a_folder_of_something_else(tmp_path: Path, marker: str | None) -> None:
     kept = [tmp_path / "years.parquet", tmp_path / "results" / "ab" / "thesis.json"]
     kept[1].parent.mkdir(parents=True)
     for file in kept:
@@ -133,9 +131,7 @@ def test_a_damaged_description_and_result_are_named(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_a_full_disk_leaves_nothing_half_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_self: object, _to: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -184,15 +180,11 @@ def test_the_sources_are_all_that_a_measurement_imports() -> None:
                 parts = name.split(".")
                 if parts[0] == "opcheck" and len(parts) > 1:
                     place = ROOT.joinpath(*parts[1:])
-                    waiting += [
-                        p for p in (place.with_suffix(".py"), place / "__init__.py") if p.exists()
-                    ]
+                    waiting += [p for p in (place.with_suffix(".py"), place / "__init__.py") if p.exists()]
     named = {str(path.relative_to(ROOT)) for path in seen} - {
         "__init__.py",
         "features/__init__.py",
         "features/sweep/__init__.py",
     }
-    missing = {
-        name for name in named if not any(name == s or name.startswith(f"{s}/") for s in SOURCES)
-    }
+    missing = {name for name in named if not any(name == s or name.startswith(f"{s}/") for s in SOURCES)}
     assert {name.partition("/")[0] for name in missing} <= WITHOUT_A_PART, missing

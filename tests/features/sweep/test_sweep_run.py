@@ -21,18 +21,13 @@ from opcheck.features.sweep.sweep_records import (
 from tests.features.sweep.made import about
 
 MAC = Target(torch=Version(2, 13), macos=Version(15))
-TASKS = [
-    SweepTask(model=Model(spec=f"timm:m{n}"), keys={"inference": f"{n:032x}"}, targets=(MAC,))
-    for n in range(6)
-]
+TASKS = [SweepTask(model=Model(spec=f"timm:m{n}"), keys={"inference": f"{n:032x}"}, targets=(MAC,)) for n in range(6)]
 
 
 class Losing(Engine):
     """Answers, and at each number of ``losses`` loses what is out; ``killer`` ends whoever has it."""
 
-    def __init__(
-        self, losses: Iterable[int] = (), killer: str = "", *, scheduler: bool = True
-    ) -> None:
+    def __init__(self, losses: Iterable[int] = (), killer: str = "", *, scheduler: bool = True) -> None:
         super().__init__()
         self.losses = list(losses)
         self.killer = killer
@@ -50,9 +45,7 @@ class Losing(Engine):
                 raise LostError("a worker process died", scheduler=False)
             self.answered.append(task.model.spec)
             ((mode, key),) = task.keys.items()
-            outcome = SweepOutcome(
-                targets=("2.13/15.0",), headline="runs natively", complete=True, totals={}
-            )
+            outcome = SweepOutcome(targets=("2.13/15.0",), headline="runs natively", complete=True, totals={})
             result = SweepResult(key=key, model=task.model, mode=mode, outcomes=(outcome,))
             yield msgspec.json.encode([result])
 
@@ -66,9 +59,7 @@ def swept(engine: Engine, path: Path, waits: tuple[float, ...] = (0, 0)) -> list
 
 @pytest.mark.parametrize("losses", [(), (0,), (3,), (1, 4), (2, 3, 5)])
 @pytest.mark.parametrize("scheduler", [True, False], ids=["scheduler", "worker"])
-def test_after_a_loss_each_model_is_done_once(
-    tmp_path: Path, losses: tuple[int, ...], scheduler: bool
-) -> None:
+def test_after_a_loss_each_model_is_done_once(tmp_path: Path, losses: tuple[int, ...], scheduler: bool) -> None:
     engine = Losing(losses, scheduler=scheduler)
     results = swept(engine, tmp_path)
     assert [result.model for result in results] == [task.model for task in TASKS]

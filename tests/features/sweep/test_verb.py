@@ -28,16 +28,12 @@ def test_what_cannot_be_swept_is_said_in_three_lines(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_without_a_sweep_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_a_sweep_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["sweep", "report", str(tmp_path / "none")]) == 2
     assert "there is no sweep in this folder" in capsys.readouterr().err
 
 
-def test_a_list_without_a_model_leaves_no_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_list_without_a_model_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty.txt").touch()
     code = invoke(["sweep", str(tmp_path / "empty.txt"), "--folder", str(tmp_path / "new")])
     assert code == 2
@@ -45,9 +41,7 @@ def test_a_list_without_a_model_leaves_no_folder(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_sweep_without_any_verdict_could_not_tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_without_any_verdict_could_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models.py").write_text("x = 1\n")
     words = ["--torch", "2.13", "--mode", "inference", "--folder", str(tmp_path / "new")]

@@ -68,15 +68,9 @@ def test_macos_alone_is_smaller_than_torch() -> None:
 
 
 def test_both_where_neither_alone_is_enough() -> None:
-    by_torch = make_statement(
-        "by-torch", torch=Span(until=Version(2, 14)), macos=Span(until=Version(26))
-    )
-    by_macos = make_statement(
-        "by-macos", torch=Span(since=Version(2, 14)), macos=Span(until=Version(15))
-    )
-    always = make_statement(
-        "always", torch=Span(until=Version(2, 14)), macos=Span(since=Version(26))
-    )
+    by_torch = make_statement("by-torch", torch=Span(until=Version(2, 14)), macos=Span(until=Version(26)))
+    by_macos = make_statement("by-macos", torch=Span(since=Version(2, 14)), macos=Span(until=Version(15)))
+    always = make_statement("always", torch=Span(until=Version(2, 14)), macos=Span(since=Version(26)))
     result = advice(make_lists(statements=(by_torch, by_macos, always)), call("aten::mm"))
     assert result.findings[0].both == VersionChange(torch="2.14", macos="15.0")
     assert (result.findings[0].torch_alone, result.findings[0].macos_alone) == (None, None)
@@ -144,9 +138,7 @@ def test_what_is_ignored_is_no_reason_to_upgrade() -> None:
     reports = {item: report(make_trace(call("aten::new")), item, lists) for item in result}
     reports[HERE] = msgspec.structs.replace(
         reports[HERE],
-        findings=tuple(
-            msgspec.structs.replace(finding, ignored="known") for finding in reports[HERE].findings
-        ),
+        findings=tuple(msgspec.structs.replace(finding, ignored="known") for finding in reports[HERE].findings),
     )
     outcome = advise(reports, impossible, HERE, lists)
     assert (outcome.findings, outcome.upgrade) == ((), None)

@@ -28,9 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[CaptureRequest]:
     """What was to be captured; each target is judged, and its calls are made."""
     requests: list[CaptureRequest] = []
 
-    def reports(
-        targets: Sequence[Target], request: CaptureRequest, lists: OpLists, *_: Any
-    ) -> tuple[Report, ...]:
+    def reports(targets: Sequence[Target], request: CaptureRequest, lists: OpLists, *_: Any) -> tuple[Report, ...]:
         requests.append(request)
         return tuple(report(make_trace(*CALLS), target, lists) for target in targets)
 
@@ -38,9 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[CaptureRequest]:
     return requests
 
 
-def test_the_page_has_the_upgrade_the_changes_and_the_grid(
-    opcheck: CommandLine, asked: list[CaptureRequest]
-) -> None:
+def test_the_page_has_the_upgrade_the_changes_and_the_grid(opcheck: CommandLine, asked: list[CaptureRequest]) -> None:
     result = opcheck(*ARGS, "--input", "1x3")
     assert (result.code, result.err) == (0, "")
     assert asked[0].inputs == ("1x3",)
@@ -86,9 +82,7 @@ def test_where_one_is_is_said_where_it_was_not_given(
     assert result.err.startswith("from torch 2.12 on macOS 15.0;")
 
 
-def test_the_configuration_of_an_audit_says_where_one_is(
-    opcheck: CommandLine, asked: list[CaptureRequest]
-) -> None:
+def test_the_configuration_of_an_audit_says_where_one_is(opcheck: CommandLine, asked: list[CaptureRequest]) -> None:
     Path("pyproject.toml").write_text(
         '[tool.opcheck]\ntorch = "2.12"\nmacos = "15"\ninput = ["1x3"]\nformat = "sarif"\n',
         encoding="utf-8",

@@ -175,17 +175,13 @@ def test_the_method_of_a_configuration_decides(
         (["a.weight", "a.bias"], ""),
     ],
 )
-def test_the_names_of_tensors_show_a_method(
-    answer: Any, tmp_path: Path, names: list[str], method: str
-) -> None:
+def test_the_names_of_tensors_show_a_method(answer: Any, tmp_path: Path, names: list[str], method: str) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(making.safetensors({name: ("U8", [4]) for name in names}))
     assert answer(path)["method"] == method
 
 
-def test_from_pretrained_casts_to_the_dtype_of_the_configuration(
-    answer: Any, tmp_path: Path
-) -> None:
+def test_from_pretrained_casts_to_the_dtype_of_the_configuration(answer: Any, tmp_path: Path) -> None:
     weights = making.safetensors({"a": ("F64", [4])})
     files = {"config_json": {"dtype": "float32"}, "model_safetensors": weights}
     assert answer(folder(tmp_path, **files))["outcome"] == "casts"
@@ -214,9 +210,7 @@ def test_an_index_names_files_next_to_it(opcheck: CommandLine, tmp_path: Path, n
     assert len(result.err.splitlines()) == 3
 
 
-def test_a_pipeline_is_as_its_worst_part_and_names_the_file_that_works(
-    answer: Any, tmp_path: Path
-) -> None:
+def test_a_pipeline_is_as_its_worst_part_and_names_the_file_that_works(answer: Any, tmp_path: Path) -> None:
     index = {"unet": ["diffusers", "A"], "vae": ["diffusers", "B"], "scheduler": ["diffusers", "C"]}
     half, double = making.safetensors(HALF), making.safetensors({"a": ("F64", [4])})
     document = answer(
@@ -245,9 +239,7 @@ def test_diffusers_checks_for_itself(answer: Any, tmp_path: Path) -> None:
 def test_an_adapter_is_one(answer: Any, tmp_path: Path) -> None:
     weights = making.safetensors({"base.lora_A.weight": ("F32", [4])})
     config = {"base_model_name_or_path": "org/name", "peft_type": "LORA"}
-    document = answer(
-        folder(tmp_path, adapter_config_json=config, adapter_model_safetensors=weights)
-    )
+    document = answer(folder(tmp_path, adapter_config_json=config, adapter_model_safetensors=weights))
     assert (document["format"], document["outcome"]) == ("adapter", "loads")
 
 
@@ -292,9 +284,7 @@ def test_a_repository_is_read_by_ranges(answer: Any) -> None:
 
 def test_a_gguf_repository_is_read_by_one_of_its_files(answer: Any) -> None:
     files = {
-        f"m-{kind}.gguf": making.gguf(
-            {"a": (kind, [256])}, words=40_000, general__architecture="flux"
-        )
+        f"m-{kind}.gguf": making.gguf({"a": (kind, [256])}, words=40_000, general__architecture="flux")
         for kind in ("Q2_K", "Q8_0")
     }
     with serving(org__name=files) as hub:
@@ -369,9 +359,7 @@ def test_a_file_next_to_a_workflow_is_read(answer: Any, tmp_path: Path) -> None:
 # -- methods ---------------------------------------------------------------------------------------
 
 
-def test_the_page_has_ten_lines_and_its_headline_is_the_outcome(
-    opcheck: CommandLine, tmp_path: Path
-) -> None:
+def test_the_page_has_ten_lines_and_its_headline_is_the_outcome(opcheck: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "x.safetensors").write_bytes(making.safetensors(FP8))
     result = opcheck("weights", str(tmp_path / "x.safetensors"), "--torch", "2.13")
     lines = result.out.splitlines()

@@ -55,9 +55,7 @@ def made(folder: Path, kind: str, words: list[str], arch: str) -> Path:
         config = {"quantization_config": {"quant_method": words[0], "load_in_4bit": True}}
         (part / "config.json").write_text(json.dumps(config))
         weights = making.safetensors({"a": ("U8", [4])})
-        (part / f"{'diffusion_pytorch_' * (kind == 'diffusers')}model.safetensors").write_bytes(
-            weights
-        )
+        (part / f"{'diffusion_pytorch_' * (kind == 'diffusers')}model.safetensors").write_bytes(weights)
         if kind == "diffusers":
             (folder / "model_index.json").write_text(json.dumps({"unet": ["diffusers", "A"]}))
         path = folder
@@ -68,12 +66,8 @@ def test_there_are_thirty_threads() -> None:
     assert len({thread["where"] for thread in THREADS}) == len(THREADS) >= 30
 
 
-@pytest.mark.parametrize(
-    "thread", THREADS, ids=lambda thread: thread["where"].rpartition("github.com/")[2]
-)
-def test_the_answer_is_that_of_the_thread(
-    opcheck: CommandLine, tmp_path: Path, thread: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("thread", THREADS, ids=lambda thread: thread["where"].rpartition("github.com/")[2])
+def test_the_answer_is_that_of_the_thread(opcheck: CommandLine, tmp_path: Path, thread: dict[str, Any]) -> None:
     kind, *words = thread["file"]
     path = made(tmp_path, kind, words, thread.get("arch", "llama"))
     macos = ["--macos", thread["macos"]] if "macos" in thread else []

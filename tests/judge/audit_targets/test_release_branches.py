@@ -68,9 +68,7 @@ GROUPED_SINCE = Version(2, 13)
 
 def _captured(model: str, config: dict[str, Any], *releases: str) -> tuple[Trace, ...]:
     targets = [Target(torch=Version.parse(line), macos=MACOS) for line in releases]
-    request = CaptureRequest(
-        model=model, torch="", macos="", config=config, call=("forward",), time_limit=600.0
-    )
+    request = CaptureRequest(model=model, torch="", macos="", config=config, call=("forward",), time_limit=600.0)
     traces = capture_many(request, targets)
     for trace in traces:
         if isinstance(trace, OpcheckError):
@@ -121,12 +119,9 @@ def _library(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
     (packages / "lazy_library" / "__init__.py").write_text(text)
     model = folder / "model.py"
     model.write_text(
-        "import torch\nimport lazy_library\n"
-        "def model():\n    return lazy_library.Layer(), (torch.randn(4),)\n"
+        "import torch\nimport lazy_library\ndef model():\n    return lazy_library.Layer(), (torch.randn(4),)\n"
     )
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join((str(packages), os.environ.get("PYTHONPATH", "")))
-    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(packages), os.environ.get("PYTHONPATH", ""))))
     return f"{model}:model"
 
 
@@ -150,10 +145,7 @@ def test_a_library_that_fails_with_the_targets_version_sees_the_installed_one(
     for trace in (alone, old):
         assert [call.op for call in trace.calls][-1] == "aten::relu"
         assert trace.differing_libraries == ("lazy_library",)
-        assert any(
-            "lazy_library fails here with the target's version" in text
-            for text in trace.differences
-        )
+        assert any("lazy_library fails here with the target's version" in text for text in trace.differences)
     assert not new.differing_libraries
 
 
@@ -220,9 +212,7 @@ def test_a_refused_call_of_a_library_that_saw_another_release_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = _library(tmp_path, monkeypatch, DOUBLES)
-    for trace, expected in zip(
-        _captured(model, {}, "2.13", "2.6"), ("fails", "could not tell"), strict=True
-    ):
+    for trace, expected in zip(_captured(model, {}, "2.13", "2.6"), ("fails", "could not tell"), strict=True):
         target = Target(torch=Version.parse(trace.target_torch), macos=MACOS)
         made = report(trace, target, load())
         (summary,) = summaries(trace, [target], load())

@@ -43,9 +43,7 @@ MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 #: tried on a few targets always, as all are on all targets where there is time
 QUICK = [MODELS[n] for n in (0, 2, 3, 8, 9, 11)]
-NAMES = [
-    " ".join([name.rpartition(":")[2], *map(str, options.values())]) for name, options in MODELS
-]
+NAMES = [" ".join([name.rpartition(":")[2], *map(str, options.values())]) for name, options in MODELS]
 
 
 def _all() -> tuple[Target, ...]:
@@ -84,8 +82,7 @@ LIBRARIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("torchvision:resnet18", {}),
 )
 BRANCHING = tuple(
-    Target(torch=Version.parse(release), macos=Version(15))
-    for release in ("2.4", "2.6", "2.7", "2.8", "2.12", "2.13")
+    Target(torch=Version.parse(release), macos=Version(15)) for release in ("2.4", "2.6", "2.7", "2.8", "2.12", "2.13")
 )
 
 
@@ -178,9 +175,7 @@ def test_a_shared_capture_is_the_one_of_its_own(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "options"), MODELS, ids=NAMES)
-def test_so_it_is_on_all_targets(
-    model: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_it_is_on_all_targets(model: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     _check(model, options, ALL, monkeypatch)
 
 
@@ -216,10 +211,7 @@ def test_what_asks_nothing_is_captured_once() -> None:
 
 def test_a_program_that_reads_the_variable_is_captured_with_and_without_it() -> None:
     result = _shared(_request("asks_for_macos"), NEWER).shared
-    kinds = [
-        {(NEWER[n].macos >= Version(15, 0), NEWER[n].cpu_fallback) for n in item.targets}
-        for item in result
-    ]
+    kinds = [{(NEWER[n].macos >= Version(15, 0), NEWER[n].cpu_fallback) for n in item.targets} for item in result]
     # On macOS 15 it does not look at the variable.
     assert sorted(map(sorted, kinds)) == [
         [(False, False)],

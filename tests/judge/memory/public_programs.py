@@ -265,8 +265,7 @@ class SpladeTraining(nn.Module):
 
     def _loss(self, tokens: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
         logits = [
-            self.model(input_ids=ids, attention_mask=mask).logits
-            for ids, mask in zip(tokens, masks, strict=True)
+            self.model(input_ids=ids, attention_mask=mask).logits for ids, mask in zip(tokens, masks, strict=True)
         ]
         query, positive, negative = (
             (torch.log(1 + each.relu()) * mask[..., None].expand_as(each)).max(dim=1)[0]

@@ -12,9 +12,7 @@ from tests.made import call, make_target, make_trace, spec
 OP = "aten::_scaled_dot_product_attention_math_for_mps"
 
 
-def attention(
-    heads: int = 64, queries: int = 100, dtype: str = "float16", mask: str = ""
-) -> OpCall:
+def attention(heads: int = 64, queries: int = 100, dtype: str = "float16", mask: str = "") -> OpCall:
     shape = (1, 8, queries, heads)
     inputs = [
         spec(number, shape=shape, dtype=dtype, argument=name)

@@ -17,9 +17,7 @@ GIB = 1 << 30
 PHASES = ("forward", "forward", "backward", "backward", "optimizer", "optimizer")
 
 
-def life(
-    first: int, freed: int | None, nbytes: int = GIB, kind: MemoryOrigin = "result"
-) -> Lifetime:
+def life(first: int, freed: int | None, nbytes: int = GIB, kind: MemoryOrigin = "result") -> Lifetime:
     return Lifetime(storage=first + 100, nbytes=nbytes, first=first, freed=freed, kind=kind)
 
 
@@ -74,14 +72,8 @@ def test_peaks_are_of_what_lives_at_once() -> None:
 @pytest.mark.parametrize(("torch", "gib"), [("2.13", 2), ("2.14", 1)])
 def test_the_optimizers_state_takes_buffers_that_activations_left(torch: str, gib: int) -> None:
     mib = 1 << 20
-    activations = [
-        Lifetime(storage=number, nbytes=33 * mib, first=0, freed=3, kind="result")
-        for number in range(30)
-    ]
-    state = [
-        Lifetime(storage=100 + number, nbytes=2 * mib, first=4, freed=None, kind="result")
-        for number in range(10)
-    ]
+    activations = [Lifetime(storage=number, nbytes=33 * mib, first=0, freed=3, kind="result") for number in range(30)]
+    state = [Lifetime(storage=100 + number, nbytes=2 * mib, first=4, freed=None, kind="result") for number in range(10)]
     memory = made(step(life(0, None, mib, "parameter"), *activations, *state), torch=torch)
     assert memory.allocation is not None
     # 2 MiB of state in a buffer of 33 MiB: the second step needs ten new ones.
@@ -187,12 +179,8 @@ def test_the_watermarks_are_those_of_the_environment() -> None:
     assert ratios_of(step(), make_target()) == (1.7, 1.4)
 
 
-@pytest.mark.parametrize(
-    ("calls", "waits", "noted"), [(8, False, True), (8, True, False), (1, False, False)]
-)
-def test_a_bound_of_convolutions_above_the_limit_is_noted(
-    calls: int, *, waits: bool, noted: bool
-) -> None:
+@pytest.mark.parametrize(("calls", "waits", "noted"), [(8, False, True), (8, True, False), (1, False, False)])
+def test_a_bound_of_convolutions_above_the_limit_is_noted(calls: int, *, waits: bool, noted: bool) -> None:
     # 27 * 64 * 4 bytes for each of 2**19 positions: 3.4 GiB.
     inputs = (
         spec(1, shape=(1, 64, 8, 256, 256)),
@@ -226,11 +214,7 @@ def starts(lines: Sequence[str]) -> list[str]:
 
 def test_a_batch_that_can_be_halved() -> None:
     lives = (life(0, 3, 8 * MIB), life(0, None, MIB, "parameter"))
-    (line,) = [
-        line
-        for line in advice_lines(step(*lives, inputs=("5x3:float32", "m=5:int64")))
-        if "batch" in line
-    ]
+    (line,) = [line for line in advice_lines(step(*lives, inputs=("5x3:float32", "m=5:int64"))) if "batch" in line]
     assert line.startswith("a batch of 2 instead of 5: about 4.8 MiB less")
     assert "batch" not in "".join(advice_lines(step(*lives, inputs=("1x3:float32",))))
     assert "batch" not in "".join(advice_lines(step(*lives, inputs=("4x3:float32", "2x3:float32"))))
@@ -268,11 +252,7 @@ def test_what_nobody_reads_any_more() -> None:
         Lifetime(storage=number, nbytes=MIB, first=first, freed=None, kind="result")
         for number, first in ((1, 0), (3, 1), (4, 2))
     )
-    (line,) = [
-        line
-        for line in advice_lines(make_trace(*calls, lifetimes=lives))
-        if "inference_mode" in line
-    ]
+    (line,) = [line for line in advice_lines(make_trace(*calls, lifetimes=lives)) if "inference_mode" in line]
     assert line.startswith("2.0 MiB are held at the peak that no later call reads")
 
 

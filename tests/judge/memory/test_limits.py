@@ -35,9 +35,7 @@ def test_a_range_is_read(text: str, parsed: DimensionRange) -> None:
     assert parse_range(text) == parsed
 
 
-@pytest.mark.parametrize(
-    "text", ["batch", "batch=4..2", "batch=4..4", "batch=0..4", "=1..2", "batch=a..b", "b=1..2:0"]
-)
+@pytest.mark.parametrize("text", ["batch", "batch=4..2", "batch=4..4", "batch=0..4", "=1..2", "batch=a..b", "b=1..2:0"])
 def test_a_range_that_is_none_says_how_to_write_one(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse_range(text)
@@ -86,12 +84,8 @@ def test_two_runs_give_the_sizes_of_any_other() -> None:
         {"batch": 64, "length": 4096, "height": 8},
     ):
         computed, real = run.trace(sizes), _run(*sizes.values())
-        assert [life.nbytes for life in computed.lifetimes] == [
-            life.nbytes for life in real.lifetimes
-        ]
-        assert [each.outputs[0].shape for each in computed.calls] == [
-            each.outputs[0].shape for each in real.calls
-        ]
+        assert [life.nbytes for life in computed.lifetimes] == [life.nbytes for life in real.lifetimes]
+        assert [each.outputs[0].shape for each in computed.calls] == [each.outputs[0].shape for each in real.calls]
     assert not run.is_rough
 
 
@@ -133,9 +127,7 @@ def test_a_table_of_positions_ends_a_length() -> None:
 
 def test_the_cache_by_its_kind() -> None:
     # Mistral 7B in half precision: 32 layers, 8 heads of 128, a window of 4,096 tokens in each layer.
-    shape = CacheShape(
-        layers=32, sliding=32, window=4096, heads=8, size=128, itemsize=2, longest=32768
-    )
+    shape = CacheShape(layers=32, sliding=32, window=4096, heads=8, size=128, itemsize=2, longest=32768)
     small, large = cache(shape, 1024), cache(shape, 32768)
     assert small.dynamic == small.full == 2 * 32 * 8 * 128 * 2 * 1024
     assert large.dynamic == large.static == 4 * small.dynamic

@@ -53,9 +53,7 @@ class Attention(nn.Module):
         super().__init__()
         self.norm, self.heads, self.written_out = nn.LayerNorm(width), heads, written_out
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         parts = self.qkv(self.norm(x)).chunk(3, dim=-1)
@@ -88,9 +86,7 @@ class Skips(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.down = nn.ModuleList(
-            [nn.Conv2d(3 if i == 0 else 8 << i, 16 << i, 3, padding=1) for i in range(3)]
-        )
+        self.down = nn.ModuleList([nn.Conv2d(3 if i == 0 else 8 << i, 16 << i, 3, padding=1) for i in range(3)])
         self.up = nn.ModuleList([nn.Conv2d(48 << i, 16 << i, 3, padding=1) for i in (1, 0)])
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

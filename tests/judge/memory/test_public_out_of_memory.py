@@ -59,9 +59,7 @@ class PublicText(NamedTuple):
 
 GITHUB = "https://github.com/"
 REPORTS = [
-    PublicText(
-        chatglm_in_single, f"{GITHUB}zai-org/ChatGLM-6B/issues/311", 16, "2.1", "13.3", 18.05
-    ),
+    PublicText(chatglm_in_single, f"{GITHUB}zai-org/ChatGLM-6B/issues/311", 16, "2.1", "13.3", 18.05),
     PublicText(
         chatglm_in_single,
         f"{GITHUB}chatchat-space/Langchain-Chatchat/issues/533",
@@ -125,13 +123,9 @@ REPORTS = [
         "14.2",
     ),
     # The shapes that were tried (84.38, 25.00 and 6.25 MB) are weights of SDXL's U-Net in float32.
-    PublicText(
-        sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/1341", 8, "2.1", "14", 8.76
-    ),
+    PublicText(sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/1341", 8, "2.1", "14", 8.76),
     PublicText(sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/980", 8, "2.1", "14", 8.93),
-    PublicText(
-        sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/1139", 8, "2.1", "14", 8.89
-    ),
+    PublicText(sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/1139", 8, "2.1", "14", 8.89),
     PublicText(
         shieldgemma_with_gradients,
         f"{GITHUB}kght6123/examples-shieldgemma2",

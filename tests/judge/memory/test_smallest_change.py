@@ -52,9 +52,7 @@ def test_unloading_a_component_is_replayed() -> None:
 
 
 def test_quantized_weights_are_replayed_with_the_weight_that_each_call_makes() -> None:
-    weight = TensorSpec(
-        tensor=3, storage=3, dtype="float16", shape=(GIB, 3), stride=(3, 1), argument="weight"
-    )
+    weight = TensorSpec(tensor=3, storage=3, dtype="float16", shape=(GIB, 3), stride=(3, 1), argument="weight")
     encoder = call("aten::mm", 1, inputs=(_read(1),))
     denoiser = [call("aten::linear", 2 + n, inputs=(_named(weight, n),)) for n in range(2)]
     lives = (

@@ -128,9 +128,7 @@ EXAMPLES: dict[str, Example] = {
         lambda a: real(torch.polar(joined(a).abs().softmax(-1), joined(a).angle())),
         cx.complex_softmax,
     ),
-    "complex_normalize": Example(
-        _ONE, lambda a: real(_complex_norm(joined(a))), cx.complex_normalize
-    ),
+    "complex_normalize": Example(_ONE, lambda a: real(_complex_norm(joined(a))), cx.complex_normalize),
     "complex_linear": Example(
         _random(lambda a, b, c: (a, b, c, 2), lambda _a, b, c: (b, c, 2), lambda _a, b, _c: (b, 2)),
         lambda x, w, b: real(nn.functional.linear(joined(x), joined(w), joined(b))),
@@ -192,9 +190,7 @@ EXAMPLES: dict[str, Example] = {
         lambda t, f: torch.sin(TURN * cx.phase_of_product(t, f)),
     ),
     "two_floats": Example(_pairs, _doubles, _pair_after),
-    "scheduler_sigmas": Example(
-        _PLAIN, lambda x: _sigmas_before(x[0]), lambda x: cx.sigmas(x.shape[-1], x.device)
-    ),
+    "scheduler_sigmas": Example(_PLAIN, lambda x: _sigmas_before(x[0]), lambda x: cx.sigmas(x.shape[-1], x.device)),
     "keep_on_cpu": Example(
         lambda a, b, c: (torch.randn(a, 20 * b) + c,),
         _in_float64,

@@ -25,10 +25,7 @@ EACH = pytest.mark.parametrize("name", EXAMPLES)
 
 def floats(value: Any) -> list[Tensor]:
     values = value if isinstance(value, tuple) else (value,)
-    return [
-        item.detach().to(torch.complex128 if item.is_complex() else torch.float64)
-        for item in values
-    ]
+    return [item.detach().to(torch.complex128 if item.is_complex() else torch.float64) for item in values]
 
 
 def relative(result: Any, exact: Any) -> float:
@@ -85,9 +82,7 @@ def floatings(value: Any) -> list[Tensor]:
 
 
 def weights(like: Tensor) -> Tensor:
-    return (
-        torch.linspace(0.5, 1.5, like.numel(), dtype=torch.float64).view(like.shape).to(like.dtype)
-    )
+    return torch.linspace(0.5, 1.5, like.numel(), dtype=torch.float64).view(like.shape).to(like.dtype)
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")

@@ -71,9 +71,7 @@ def outcome(result: Report) -> str:
 
 
 @pytest.mark.parametrize(("address", "made", "torch", "macos", "came"), REPORTS)
-def test_a_report_of_large_attention(
-    address: str, made: OpCall, torch: str, macos: str, came: str
-) -> None:
+def test_a_report_of_large_attention(address: str, made: OpCall, torch: str, macos: str, came: str) -> None:
     assert outcome(judged(made, torch, macos)) == came, f"{PYTORCH}/{address}"
 
 

@@ -8,9 +8,7 @@ from tests.made import call, make_lists, make_target, make_trace
 def test_fires_on_a_call_that_raises() -> None:
     (finding,) = findings_by("OC101", call("aten::stub", 7), call("aten::stub", 7))
     assert finding.severity == "error"
-    assert finding.message == (
-        "aten::stub: what torch 2.13.0 registers for MPS does nothing but raise"
-    )
+    assert finding.message == ("aten::stub: what torch 2.13.0 registers for MPS does nothing but raise")
     assert finding.count == 2
     assert [(str(p.location), p.count) for p in finding.locations] == [("model.py:7", 2)]
 

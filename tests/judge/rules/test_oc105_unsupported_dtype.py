@@ -16,9 +16,7 @@ BFLOAT16 = (spec(9, dtype="bfloat16"),)
 def test_fires_on_bfloat16_and_leaves_no_second_finding() -> None:
     made = call("aten::_to_copy", outputs=BFLOAT16)
     (finding,) = findings_by("OC105", made, statements=(NO_BFLOAT16,))
-    assert finding.message == (
-        "aten::_to_copy: No bfloat16 tensor can be made on MPS (torch 2.13.0, macOS 15.0)"
-    )
+    assert finding.message == ("aten::_to_copy: No bfloat16 tensor can be made on MPS (torch 2.13.0, macOS 15.0)")
     assert finding.prints.startswith("MPS BFloat16 is only supported")
     assert finding.hint == "cast before the move to MPS: bfloat16 -> float16"
     assert not findings_by("OC101", made, statements=(NO_BFLOAT16,))
@@ -56,9 +54,7 @@ def test_a_refusal_of_the_capture_for_a_dtype_counts_too() -> None:
 
 def test_silent_on_other_refusals_and_on_float64_that_stays_on_the_cpu() -> None:
     assert not findings_by("OC105", call("aten::mm", refusal=("device_mismatch", "two devices")))
-    assert not findings_by(
-        "OC105", call("aten::mm", inputs=(spec(1, dtype="float64", device="cpu"),))
-    )
+    assert not findings_by("OC105", call("aten::mm", inputs=(spec(1, dtype="float64", device="cpu"),)))
 
 
 OF_DTYPE = make_statement("mm-half", dtypes=("float16",), way_out="Cast to float32.")

@@ -3,9 +3,7 @@ from __future__ import annotations
 from tests.judge.rules.checking import findings_by
 from tests.made import call, make_statement, spec
 
-LEAVES = make_statement(
-    "mm-int", effect="falls_back", dtypes=("int64",), links=("https://example.org/1",)
-)
+LEAVES = make_statement("mm-int", effect="falls_back", dtypes=("int64",), links=("https://example.org/1",))
 INTS = call("aten::mm", inputs=(spec(1, dtype="int64"),))
 
 

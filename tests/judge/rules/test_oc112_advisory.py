@@ -27,9 +27,7 @@ def test_fires_on_a_call_that_meets_the_condition() -> None:
 def test_what_a_run_on_shapes_cannot_tell_is_no_finding_and_stands_among_the_statements() -> None:
     other = make_statement("mm-values", sort="advisory", effect="wrong_result", when="duplicates")
     assert not findings_by("OC112", call("aten::mm"), statements=(WRONG, other))
-    assert {"mm-strided", "mm-values"} == {
-        *make_report(call("aten::mm"), statements=(WRONG, other)).statements
-    }
+    assert {"mm-strided", "mm-values"} == {*make_report(call("aten::mm"), statements=(WRONG, other)).statements}
 
 
 def test_silent_on_calls_that_do_not_meet_it() -> None:
@@ -44,9 +42,7 @@ def test_an_advisory_that_decides_is_said_once() -> None:
 
 
 def test_a_call_inside_of_a_composite_is_judged_by_its_own_arguments() -> None:
-    strided, plain = (
-        call("aten::comp", inner=("aten::mm",), inside=(inner,)) for inner in (STRIDED, PLAIN)
-    )
+    strided, plain = (call("aten::comp", inner=("aten::mm",), inside=(inner,)) for inner in (STRIDED, PLAIN))
     (finding,) = findings_by("OC112", strided, statements=(WRONG,))
     assert finding.op == "aten::comp"
     assert not make_report(plain, statements=(WRONG,)).statements
@@ -76,18 +72,13 @@ def test_a_wrong_result_is_in_the_headline_of_a_run_that_is_native() -> None:
 
 
 def test_a_rare_wrong_result_is_named_and_leaves_the_headline_as_it_is() -> None:
-    values = make_statement(
-        "mm-values", sort="advisory", effect="wrong_result", error=None, when="duplicates"
-    )
+    values = make_statement("mm-values", sort="advisory", effect="wrong_result", error=None, when="duplicates")
     rare = msgspec.structs.replace(values, rare=True)
     some, seldom = (make_report(PLAIN, PLAIN, statements=(each,)) for each in (values, rare))
     assert summary.answer(some) == "runs natively, wrong results for some inputs in 2 calls"
     assert page.title(some).answer.style == "cpu"
     assert summary.answer(seldom) == "runs natively"
-    assert (
-        summary.deciding_numbers(seldom)
-        == "all 2 calls native, wrong results in rare cases in 2 calls"
-    )
+    assert summary.deciding_numbers(seldom) == "all 2 calls native, wrong results in rare cases in 2 calls"
     assert page.title(seldom).answer.style == "mps"
     assert [each.condition for each in seldom.wrong] == ["duplicates"]
 

@@ -32,9 +32,7 @@ def guess(op: str, line: int, *, kind: str = "guess", answer: str = "ones") -> P
 
 def test_the_guesses_of_one_operator_are_one_warning() -> None:
     problems = (guess("aten::nonzero", 1), guess("aten::nonzero", 2, answer="zeros"))
-    first, second = findings_by(
-        "OC120", call("aten::mm"), problems=(*problems, guess("aten::item", 3))
-    )
+    first, second = findings_by("OC120", call("aten::mm"), problems=(*problems, guess("aten::item", 3)))
     assert first.severity == second.severity == "warning"
     assert first.op == "aten::nonzero"
     assert first.count == 4
@@ -45,9 +43,7 @@ def test_the_guesses_of_one_operator_are_one_warning() -> None:
 
 def test_what_only_checks_values_is_a_note() -> None:
     problems = (guess("aten::all", 1, kind="value_check", answer="True"), guess("aten::all", 2))
-    warning, note = sorted(
-        findings_by("OC120", call("aten::mm"), problems=problems), key=by_severity
-    )
+    warning, note = sorted(findings_by("OC120", call("aten::mm"), problems=problems), key=by_severity)
     assert (warning.severity, note.severity) == ("warning", "note")
     assert "go no other way" in note.message
     assert "go no other way" not in warning.message

@@ -22,8 +22,6 @@ def test_silent_when_all_were_called_or_the_run_broke_off() -> None:
 
 
 def test_the_layers_of_a_model_are_one_name() -> None:
-    (finding,) = findings_by(
-        "OC121", call("aten::mm"), uncalled=("layer.0.gate", "layer.1.gate", "head")
-    )
+    (finding,) = findings_by("OC121", call("aten::mm"), uncalled=("layer.0.gate", "layer.1.gate", "head"))
     assert finding.message.endswith("layer.*.gate (2), head")
     assert finding.count == 3

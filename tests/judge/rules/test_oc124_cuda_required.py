@@ -75,6 +75,4 @@ def test_a_name_that_no_torch_has_is_the_programs_own_mistake() -> None:
 
 
 def test_silent_on_the_models_own_error() -> None:
-    assert not findings_by(
-        "OC124", call("aten::mm"), complete=False, problems=(problem("model_raised"),)
-    )
+    assert not findings_by("OC124", call("aten::mm"), complete=False, problems=(problem("model_raised"),))

@@ -29,9 +29,7 @@ def test_the_finding_has_the_text_its_line_and_the_way_out(text: str, way: str) 
 
 
 def test_silent_on_the_models_own_error() -> None:
-    assert not findings_by(
-        "OC126", call("aten::mm"), complete=False, problems=(problem("model_raised"),)
-    )
+    assert not findings_by("OC126", call("aten::mm"), complete=False, problems=(problem("model_raised"),))
 
 
 def test_what_only_the_emulation_says_of_mps_is_its_limit() -> None:

@@ -52,9 +52,7 @@ def test_the_exit_code_is_that_of_the_headline(method: str, code: int) -> None:
         ("use_kernels", "warning", "could not tell"),
     ],
 )
-def test_a_kernel_of_the_hub_decides_as_a_method_does(
-    kernel: str, severity: str, answer: str
-) -> None:
+def test_a_kernel_of_the_hub_decides_as_a_method_does(kernel: str, severity: str, answer: str) -> None:
     ended = Problem(kind="hub_kernel", message="usual", answered=kernel)
     (finding,) = findings_by("OC127", call("aten::mm"), problems=(ended,))
     assert finding.severity == severity

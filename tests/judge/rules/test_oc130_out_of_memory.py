@@ -9,19 +9,14 @@ GIB = 1 << 30
 
 def _found(size: int, **others: object) -> list[Finding]:
     """For a run that has four tensors of ``size`` bytes in its second call."""
-    lives = tuple(
-        Lifetime(storage=number, nbytes=size, first=1, freed=None, kind="result")
-        for number in range(4)
-    )
+    lives = tuple(Lifetime(storage=number, nbytes=size, first=1, freed=None, kind="result") for number in range(4))
     return findings_by("OC130", call("aten::mm", 1), call("aten::mm", 2), lifetimes=lives, **others)
 
 
 def test_a_mac_that_is_too_small_is_an_error_with_the_releases_own_text() -> None:
     (finding,) = _found(3 * GIB, mac=8)
     assert finding.severity == "error"
-    assert finding.message == (
-        "an estimated 12.0 GiB on a Mac of 8 GB: PyTorch raises above 9.1 GiB"
-    )
+    assert finding.message == ("an estimated 12.0 GiB on a Mac of 8 GB: PyTorch raises above 9.1 GiB")
     assert finding.prints.startswith(
         "MPS backend out of memory (MPS allocated: 9.00 GiB, other allocations: 0 bytes, "
         "max allowed: 9.07 GiB). Tried to allocate 3.00 GiB on shared pool."

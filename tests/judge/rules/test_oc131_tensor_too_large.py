@@ -43,12 +43,8 @@ def test_many_bytes() -> None:
 
 
 def test_silent_up_to_the_limit_and_on_the_cpu() -> None:
-    assert not findings_by(
-        "OC131", call("aten::mm", outputs=(spec(2, shape=(2**31 - 1,), dtype="int8"),))
-    )
-    assert not findings_by(
-        "OC131", call("aten::mm", outputs=(spec(2, shape=(2**31,), device="cpu"),))
-    )
+    assert not findings_by("OC131", call("aten::mm", outputs=(spec(2, shape=(2**31 - 1,), dtype="int8"),)))
+    assert not findings_by("OC131", call("aten::mm", outputs=(spec(2, shape=(2**31,), device="cpu"),)))
 
 
 def test_silent_where_a_statement_speaks() -> None:
@@ -77,12 +73,9 @@ def test_silent_on_a_view_for_which_no_kernel_runs() -> None:
 
 
 @pytest.mark.parametrize(("release", "count"), [("2.15", 0), ("2.12", 1)])
-def test_silent_on_attention_weights_that_the_kernel_does_not_write(
-    release: str, count: int
-) -> None:
+def test_silent_on_attention_weights_that_the_kernel_does_not_write(release: str, count: int) -> None:
     query, value = (
-        spec(number, shape=(1, 16, 16384, 64), argument=name)
-        for number, name in ((5, "query"), (6, "value"))
+        spec(number, shape=(1, 16, 16384, 64), argument=name) for number, name in ((5, "query"), (6, "value"))
     )
     weights = spec(7, shape=(1, 16, 16384, 16384))
     attention = call(
@@ -98,9 +91,7 @@ def test_macos_26_takes_more_bytes_but_not_more_elements() -> None:
     assert found(batch, "2.15")
     assert not found(batch, "2.15", "26.0")
     (finding,) = found(call("aten::native_batch_norm", inputs=(HUGE,)), "2.15", "26.0")
-    assert finding.message.endswith(
-        "2**32 elements; MPSGraph computes the call, and may give wrong values"
-    )
+    assert finding.message.endswith("2**32 elements; MPSGraph computes the call, and may give wrong values")
     assert not finding.prints
 
 

@@ -25,9 +25,7 @@ def test_names_the_birth_and_not_the_failing_call_alone() -> None:
 
 
 def test_a_statement_that_may_hold_makes_a_warning() -> None:
-    (finding,) = findings_by(
-        "OC141", POLAR, call("aten::mm", 4, inputs=C1, outputs=C2), statements=(MAY,)
-    )
+    (finding,) = findings_by("OC141", POLAR, call("aten::mm", 4, inputs=C1, outputs=C2), statements=(MAY,))
     assert finding.severity == "warning"
     assert "may fail is aten::mm" in finding.message
 

@@ -4,9 +4,7 @@ from tests.judge.rules.checking import findings_by
 from tests.made import call, make_statement, spec
 
 NO_UINT16 = make_statement("mm-uint16", dtypes=("uint16",))
-MADE = call(
-    "aten::relu", 2, inputs=(), outputs=(spec(2, dtype="uint16"),), arguments={"dtype": "x"}
-)
+MADE = call("aten::relu", 2, inputs=(), outputs=(spec(2, dtype="uint16"),), arguments={"dtype": "x"})
 
 
 def test_fires_with_a_signed_dtype_to_take_instead() -> None:

@@ -17,9 +17,7 @@ def _saved(dtype: str, name: str) -> Birth:
 def test_one_finding_a_file_and_dtype() -> None:
     births = (_saved("float64", "mean"), _saved("float64", "var"), _saved("complex64", "roots"))
     (finding,) = findings_by("OC143", call("aten::mm"), births=births)
-    assert finding.message == (
-        "2 tensors in model.pt are float64 (mean, var): loading the file onto mps fails"
-    )
+    assert finding.message == ("2 tensors in model.pt are float64 (mean, var): loading the file onto mps fails")
     assert finding.prints.startswith("Cannot convert a MPS Tensor to float64 dtype")
     assert finding.count == 2
 

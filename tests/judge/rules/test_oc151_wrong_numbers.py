@@ -25,14 +25,10 @@ LINE = WrongNumbers(
     mended="2.14",
     place=GroupLocation.at(None, module="tail"),
 )
-RUN = KernelNumbers(
-    torch="2.13.0", mode="shadow", seed=1, calls=SHARE, elements=SHARE, flops=SHARE, wrong=(LINE,)
-)
+RUN = KernelNumbers(torch="2.13.0", mode="shadow", seed=1, calls=SHARE, elements=SHARE, flops=SHARE, wrong=(LINE,))
 
 
-def test_a_line_with_wrong_numbers_is_named_with_its_operands_and_the_release_that_is_right() -> (
-    None
-):
+def test_a_line_with_wrong_numbers_is_named_with_its_operands_and_the_release_that_is_right() -> None:
     (found,) = findings_by("OC151", call("aten::erfc"), numbers=(RUN,))
     assert found.severity == "error"
     assert "5 of 9 results in float32 are wrong: 6 gives 0, right 2e-17" in found.message
@@ -43,15 +39,11 @@ def test_a_line_with_wrong_numbers_is_named_with_its_operands_and_the_release_th
 
 def test_the_headline_and_the_exit_code_follow_the_numbers() -> None:
     report = make_report(call("aten::erfc"), numbers=(RUN,))
-    assert [(each.op, each.calls, each.frequency) for each in report.wrong] == [
-        ("aten::erfc", 2, "always")
-    ]
+    assert [(each.op, each.calls, each.frequency) for each in report.wrong] == [("aten::erfc", 2, "always")]
     assert exit_code(report, fail_on="unsupported", strict=False) == 1
     assert exit_code(report, fail_on="never", strict=False) == 0
 
 
 def test_numbers_within_the_band_are_no_finding() -> None:
-    quiet = KernelNumbers(
-        torch="2.14.1", mode="shadow", seed=1, calls=SHARE, elements=SHARE, flops=SHARE
-    )
+    quiet = KernelNumbers(torch="2.14.1", mode="shadow", seed=1, calls=SHARE, elements=SHARE, flops=SHARE)
     assert not findings_by("OC151", call("aten::erfc"), numbers=(quiet,))

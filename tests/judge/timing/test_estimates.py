@@ -84,9 +84,7 @@ def test_no_interval_is_below_the_published_rate() -> None:
 def test_the_shares_are_one(chip: str) -> None:
     result = on(chip, square(512), *TOKEN, row(nbytes=512, count=99), waits=3, copies=2, copied=9)
     assert sum(result.shares.values()) == pytest.approx(1, abs=0.01)
-    assert sum(result.families.values()) == pytest.approx(
-        result.shares["compute"] + result.shares["memory"], abs=0.01
-    )
+    assert sum(result.families.values()) == pytest.approx(result.shares["compute"] + result.shares["memory"], abs=0.01)
     assert result.shares[result.bound] == max(result.shares.values())
 
 
@@ -131,9 +129,7 @@ def test_m1_has_no_arithmetic_in_bfloat16() -> None:
 def test_an_interval_is_about_every_gpu_that_the_chip_is_sold_with() -> None:
     gpus = load_chips()["M4 Max"].gpus
     work = Workload(unit="pass", covers="", rows=(square(8192),))
-    both, few, many = (
-        estimate(work, "M4 Max", part, load_parameters()) for part in (gpus, gpus[:1], gpus[1:])
-    )
+    both, few, many = (estimate(work, "M4 Max", part, load_parameters()) for part in (gpus, gpus[:1], gpus[1:]))
     assert both.gpu_cores == (32, 40)
     assert both.low_seconds == pytest.approx(many.low_seconds, rel=0.02)
     assert both.high_seconds == pytest.approx(few.high_seconds, rel=0.02)
@@ -156,9 +152,7 @@ def test_a_spread_is_what_the_parameters_state() -> None:
 # -- What a report names that would make a run faster --
 
 
-def work(
-    *, nbytes: int = 512, count: int = 1, flops: int = 0, dtype: str = "float32", waits: int = 0
-) -> Workload:
+def work(*, nbytes: int = 512, count: int = 1, flops: int = 0, dtype: str = "float32", waits: int = 0) -> Workload:
     row = CallWork(
         family="matrix" if flops else "memory",
         route="metal",
@@ -168,9 +162,7 @@ def work(
         launches=1,
         count=count,
     )
-    return Workload(
-        unit="pass", covers="", rows=(row,), waits=waits, waits_at="train.py:31" * bool(waits)
-    )
+    return Workload(unit="pass", covers="", rows=(row,), waits=waits, waits_at="train.py:31" * bool(waits))
 
 
 def report_on(torch: str, route: RouteKind = "metal", op: str = "aten::mm") -> Report:
@@ -184,9 +176,7 @@ def report_on(torch: str, route: RouteKind = "metal", op: str = "aten::mm") -> R
 def lines(part: Workload, report: Report | None = None, chip: str = "M4") -> str:
     gpus, parameters = load_chips()[chip].gpus, load_parameters()
     estimated = estimate(part, chip, gpus, parameters)
-    return "\n".join(
-        list_speedups(report or report_on("2.15"), part, estimated, gpus, parameters, load())
-    )
+    return "\n".join(list_speedups(report or report_on("2.15"), part, estimated, gpus, parameters, load()))
 
 
 def test_waits_are_named_with_their_line() -> None:

@@ -21,15 +21,11 @@ def work_of(
     verdict: Verdict = NATIVE,
     route: RouteKind = "metal",
 ) -> tuple[Workload, ...]:
-    return workloads(
-        trace or Trace(model="m"), [RoutedCall(each, verdict, route) for each in calls]
-    )
+    return workloads(trace or Trace(model="m"), [RoutedCall(each, verdict, route) for each in calls])
 
 
 def test_equal_calls_are_one_row() -> None:
-    (work,) = work_of(
-        call("aten::mm", flops=8), call("aten::mm", flops=8), call("aten::add.Tensor")
-    )
+    (work,) = work_of(call("aten::mm", flops=8), call("aten::mm", flops=8), call("aten::add.Tensor"))
     assert [(row.family, row.flops, row.nbytes, row.count) for row in work.rows] == [
         ("matrix", 8, 48, 2),
         ("memory", 0, 48, 1),

@@ -184,9 +184,7 @@ def masked_fill(draw: Draw) -> Drawn:
 def cat(draw: Draw) -> Drawn:
     shape = draw.shape(draw.randint(1, 3))
     dim, dtype = draw.randrange(len(shape)), draw.choice(MOVED)
-    parts = [
-        draw.tensor([*shape[:dim], draw.randint(1, 5), *shape[dim + 1 :]], dtype) for _ in range(3)
-    ]
+    parts = [draw.tensor([*shape[:dim], draw.randint(1, 5), *shape[dim + 1 :]], dtype) for _ in range(3)]
     return aten.cat.default, (parts, dim)
 
 
@@ -334,9 +332,7 @@ def max_dim(draw: Draw) -> Drawn:
     return func, (draw.tensor(shape, draw.choice((*FLOATS, torch.int64))), dim, draw.random() < 0.5)
 
 
-def _upsampled(
-    name: str, dims: int, *, corners: bool, backward: bool = False
-) -> Callable[[Draw], Drawn]:
+def _upsampled(name: str, dims: int, *, corners: bool, backward: bool = False) -> Callable[[Draw], Drawn]:
     def drawn(draw: Draw) -> Drawn:
         shape, target = [*draw.shape(2, 3), *draw.shape(dims)], draw.shape(dims, 15)
         flags = (draw.random() < 0.5,) if corners else ()

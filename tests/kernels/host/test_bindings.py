@@ -93,12 +93,8 @@ def test_binary_operators_take_the_form_of_their_operands() -> None:
         (y.half(), "dense_cast_float_float"),
     ):
         assert kernels_of("2.15.0", aten.mul.Tensor, x, other) == f"mul_{kernel}"
-    assert (
-        kernels_of("2.15.0", aten.sub.Tensor, x, y, alpha=3) == "add_alpha_dense_float_float_float"
-    )
-    assert (
-        kernels_of("2.8.0", aten.sub.Tensor, x, y, alpha=3) == "sub_alpha_dense_float_float_float"
-    )
+    assert kernels_of("2.15.0", aten.sub.Tensor, x, y, alpha=3) == "add_alpha_dense_float_float_float"
+    assert kernels_of("2.8.0", aten.sub.Tensor, x, y, alpha=3) == "sub_alpha_dense_float_float_float"
     assert kernels_of("2.8.0", aten.mul.Tensor, x.half(), 2.5) == "mul_strided_cast_half"
     assert kernels_of("2.15.0", aten.gt.Scalar, x, 0.5) == "gt_dense_scalar_bool_float"
 
@@ -186,9 +182,7 @@ _OWN = {
 
 @pytest.mark.parametrize("name", sorted(pointwise_calls.table()))
 def test_each_plain_operator_of_the_table_agrees_with_the_cpu(name: str) -> None:
-    func = getattr(getattr(aten, name, None), "default", None) or getattr(
-        getattr(aten, name, None), "Tensor", None
-    )
+    func = getattr(getattr(aten, name, None), "default", None) or getattr(getattr(aten, name, None), "Tensor", None)
     if func is None or name in _OWN:
         pytest.skip("tried above, or not by a plain call")
     count = sum(argument.type.kind() == "TensorType" for argument in func._schema.arguments)

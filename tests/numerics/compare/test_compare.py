@@ -20,12 +20,8 @@ MODELS = Path(__file__).with_name("models.py")
 PLANTED = Path(__file__).parents[3] / "scripts" / "planted"
 
 
-def run(
-    attribute: str, plan: ComparePlan, *, mode: Mode = "inference", limit: float = 1200.0
-) -> DeviceComparison:
-    request = CaptureRequest(
-        model=f"{MODELS}:{attribute}", torch="2.13", macos="15.0", mode=mode, time_limit=limit
-    )
+def run(attribute: str, plan: ComparePlan, *, mode: Mode = "inference", limit: float = 1200.0) -> DeviceComparison:
+    request = CaptureRequest(model=f"{MODELS}:{attribute}", torch="2.13", macos="15.0", mode=mode, time_limit=limit)
     return compare(request, plan)
 
 

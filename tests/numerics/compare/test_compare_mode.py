@@ -111,9 +111,7 @@ def test_a_tensor_is_kept_with_its_layout() -> None:
     assert torch.equal(keep(x).tensor(), x)
 
 
-@pytest.mark.parametrize(
-    ("is_causal", "bias"), [(False, None), (True, None), (False, torch.randn(5, 5).double())]
-)
+@pytest.mark.parametrize(("is_causal", "bias"), [(False, None), (True, None), (False, torch.randn(5, 5).double())])
 def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
     *, is_causal: bool, bias: torch.Tensor | None
 ) -> None:
@@ -127,9 +125,7 @@ def test_the_formula_of_attention_is_pytorchs_with_its_derivative(
     }  # fmt: skip
     (result,) = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention"](arguments)
     assert torch.allclose(result, wanted)
-    back = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](
-        arguments
-    )
+    back = cpu_reference.FORMULAS["aten::_scaled_dot_product_efficient_attention_backward"](arguments)
     for item, other in zip(back, gradients, strict=True):
         assert torch.allclose(item, other)
 

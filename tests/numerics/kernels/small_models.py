@@ -21,9 +21,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
-        split = (
-            self.qkv(self.first(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        )
+        split = self.qkv(self.first(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         q, k, v = split
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
@@ -34,9 +32,7 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """A language model; as GPT-2 with 4 layers, width 128 and 64 tokens."""
 
-    def __init__(
-        self, width: int = 128, layers: int = 4, words: int = 1000, *, causal: bool = True
-    ) -> None:
+    def __init__(self, width: int = 128, layers: int = 4, words: int = 1000, *, causal: bool = True) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(64, width)
         self.blocks = nn.ModuleList(Block(width, 4, causal=causal) for _ in range(layers))
@@ -98,9 +94,7 @@ class Graph(nn.Module):
 class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.down = nn.Sequential(
-            nn.ReflectionPad2d(1), nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU()
-        )
+        self.down = nn.Sequential(nn.ReflectionPad2d(1), nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.SiLU())
         self.inner = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.Mish())
         self.up = nn.Conv2d(16, 3, 3, padding=1)
 
@@ -123,10 +117,7 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, length, _ = x.shape
         angles = torch.arange(length, device=x.device).float()[:, None] * 0.1
-        q, kv = (
-            layer(self.norm(x)).view(batch, length, 4, 8).transpose(1, 2)
-            for layer in (self.q, self.kv)
-        )
+        q, kv = (layer(self.norm(x)).view(batch, length, 4, 8).transpose(1, 2) for layer in (self.q, self.kv))
         halves = q.chunk(2, -1)
         turned = torch.cat([
             halves[0] * angles.cos() - halves[1] * angles.sin(), halves[1] * angles.cos() + halves[0] * angles.sin()

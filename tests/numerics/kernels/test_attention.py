@@ -20,9 +20,7 @@ pytestmark = pytest.mark.wheel
     [(1, 9, ""), (1, 30, "bool"), (4, 40, "added"), (3, 50, "a row"), (8, 8, "causal")],
 )
 @pytest.mark.parametrize("line", ["2.13", "2.15"])
-def test_attention_of_few_queries_agrees(
-    line: str, queries: int, keys: int, form: str, dtype: torch.dtype
-) -> None:
+def test_attention_of_few_queries_agrees(line: str, queries: int, keys: int, form: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     with opcheck.emulate(torch=line, kernels="shadow") as run:
         q, k, v = (torch.randn(2, 4, n, 64).to(dtype).to("mps") for n in (queries, keys, keys))

@@ -29,9 +29,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
 INCIDENTS = {
     each.name: each
-    for each in msgspec.yaml.decode(
-        Path(__file__).with_name("incidents.yaml").read_bytes(), type=list[Incident]
-    )
+    for each in msgspec.yaml.decode(Path(__file__).with_name("incidents.yaml").read_bytes(), type=list[Incident])
 }
 CASES = [(name, line) for name, each in INCIDENTS.items() for line in (*each.wrong, *each.right)]
 

@@ -19,9 +19,7 @@ from opcheck.numerics.kernels.child.wrong_results import WrongResults, find_wron
 aten = torch.ops.aten
 
 
-def compare(
-    func: Any, *args: Any, functor: str = "", name: str = "any", change: Any
-) -> WrongResults | None:
+def compare(func: Any, *args: Any, functor: str = "", name: str = "any", change: Any) -> WrongResults | None:
     """What is wrong of a kernel that gives the CPU's results with a change."""
     call = Float64Call(func, args, {})
     outputs = tuple(call.result_tensors(func(*args)))

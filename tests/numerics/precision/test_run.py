@@ -49,9 +49,7 @@ def line_of(text: str) -> int:
         ("sine", "aten::sin", "return torch.sin(angle)"),
     ],
 )
-def test_a_planted_operation_is_the_first_divergence(
-    name: str, op: str, text: str, mode: str
-) -> None:
+def test_a_planted_operation_is_the_first_divergence(name: str, op: str, text: str, mode: str) -> None:
     (run,) = ran(name, mode=mode)
     result = run.divergence
     assert run.complete
@@ -139,9 +137,7 @@ def test_a_program_that_raises_leaves_what_was_seen() -> None:
         ("unet", "aten::cumsum", "Step"),
     ],
 )
-def test_one_in_a_model_of_the_libraries_is_the_first_divergence(
-    name: str, op: str, module: str
-) -> None:
+def test_one_in_a_model_of_the_libraries_is_the_first_divergence(name: str, op: str, module: str) -> None:
     (run,) = ran(name, mode="train", file=REAL)
     assert run.complete
     assert run.gradients

@@ -19,9 +19,7 @@ HALF, BRAIN, SINGLE = torch.float16, torch.bfloat16, torch.float32
 LINES = [release.line for release in load().releases]
 
 
-def _under(
-    run: Callable[..., Any], *inputs: torch.Tensor, dtype: torch.dtype = HALF, **options: Any
-) -> torch.dtype:
+def _under(run: Callable[..., Any], *inputs: torch.Tensor, dtype: torch.dtype = HALF, **options: Any) -> torch.dtype:
     """The dtype of the result of ``run`` under autocast."""
     seen: list[torch.dtype] = []
 
@@ -217,9 +215,7 @@ def test_up_to_2_4_there_is_no_autocast_for_mps(release: str) -> None:
         with torch.autocast("mps", dtype=HALF):
             pass
 
-    with pytest.raises(
-        RuntimeError, match=r"User specified (an unsupported )?autocast device_type"
-    ):
+    with pytest.raises(RuntimeError, match=r"User specified (an unsupported )?autocast device_type"):
         recorded(run, _single(1), release=release)
 
 
@@ -236,9 +232,7 @@ def test_up_to_2_4_there_is_no_autocast_for_mps(release: str) -> None:
         ("2.13", "15.0", SINGLE, "dtypes of torch.bfloat16, torch.float16 currently"),
     ],
 )
-def test_which_dtypes_a_release_takes(
-    release: str, macos: str, dtype: torch.dtype, warning: str | None
-) -> None:
+def test_which_dtypes_a_release_takes(release: str, macos: str, dtype: torch.dtype, warning: str | None) -> None:
     seen: list[bool] = []
 
     def run(_: torch.Tensor) -> None:
@@ -255,9 +249,7 @@ def test_which_dtypes_a_release_takes(
 
 def test_every_policy_of_every_release_is_known() -> None:
     lists = load()
-    assert {p for line in LINES for p in lists.operators(line, "AutocastMPS").values()} == set(
-        POLICIES
-    )
+    assert {p for line in LINES for p in lists.operators(line, "AutocastMPS").values()} == set(POLICIES)
 
 
 def test_nothing_stays_behind() -> None:

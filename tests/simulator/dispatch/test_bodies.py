@@ -22,9 +22,7 @@ def attend(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
 
 
-@pytest.mark.parametrize(
-    ("release", "calls"), [("2.5", "aten::eq.Tensor"), ("2.6", "aten::isneginf")]
-)
+@pytest.mark.parametrize(("release", "calls"), [("2.5", "aten::eq.Tensor"), ("2.6", "aten::isneginf")])
 def test_safe_softmax_compares_in_2_5_and_asks_from_2_6_on(release: str, calls: str) -> None:
     x = torch.ones(2, 4, 8, 16, requires_grad=True)
     made = recorded(attend, x, torch.zeros(4, 4), release=release, grad=True).calls
@@ -40,9 +38,7 @@ def _inner(op: str, run: Callable[..., Any], *inputs: torch.Tensor, release: str
 
 
 @pytest.mark.parametrize(("release", "sigmoid"), [("2.0", False), ("2.2", False), ("2.3", True)])
-def test_cross_entropy_with_logits_takes_log_sigmoid_from_2_3_on(
-    release: str, *, sigmoid: bool
-) -> None:
+def test_cross_entropy_with_logits_takes_log_sigmoid_from_2_3_on(release: str, *, sigmoid: bool) -> None:
     x = torch.rand(2, 3)
     op = "aten::binary_cross_entropy_with_logits"
     called = _inner(op, F.binary_cross_entropy_with_logits, x, x, release=release)

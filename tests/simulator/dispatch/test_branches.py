@@ -71,9 +71,7 @@ def _encoder_layer(x: torch.Tensor) -> None:
     for module in layer.modules():
         for name, weight in module._parameters.items():
             if weight is not None:
-                module._parameters[name] = torch.nn.Parameter(
-                    torch.zeros(weight.shape, device="mps")
-                )
+                module._parameters[name] = torch.nn.Parameter(torch.zeros(weight.shape, device="mps"))
     layer(x)
 
 
@@ -104,9 +102,7 @@ def test_making_a_parameter_is_no_call() -> None:
 
 def test_clipping_has_no_foreach() -> None:
     def run(x: torch.Tensor) -> None:
-        with pytest.raises(
-            RuntimeError, match="foreach=True was passed, but can't use the foreach"
-        ):
+        with pytest.raises(RuntimeError, match="foreach=True was passed, but can't use the foreach"):
             torch.nn.utils.clip_grad_norm_([_with_grad(x)], 1.0, foreach=True)
 
     recorded(run, torch.zeros(3))

@@ -67,9 +67,7 @@ def test_a_boolean_mask_becomes_an_additive_one_first() -> None:
 
 
 @pytest.mark.parametrize(("release", "squeezes"), [("2.13", False), ("2.14", True)])
-def test_unbatched_attention_runs_in_four_dimensions_from_2_14(
-    release: str, *, squeezes: bool
-) -> None:
+def test_unbatched_attention_runs_in_four_dimensions_from_2_14(release: str, *, squeezes: bool) -> None:
     x = torch.randn(4, 5, 8)
     called = names(F.scaled_dot_product_attention, x, x, x, release=release)
     assert ("squeeze.dim" in called) is squeezes
@@ -101,9 +99,7 @@ def test_dropout_is_one_kernel_from_2_15(release: str, *, fused: bool) -> None:
 
 
 @pytest.mark.parametrize(("release", "chain"), [("2.12", True), ("2.13", False), ("1.13", False)])
-def test_group_norm_is_a_chain_of_small_operators_from_2_0_to_2_12(
-    release: str, *, chain: bool
-) -> None:
+def test_group_norm_is_a_chain_of_small_operators_from_2_0_to_2_12(release: str, *, chain: bool) -> None:
     called = names(lambda x: F.group_norm(x, 2), torch.randn(1, 4, 3, 3), release=release)
     assert ("native_group_norm" in called) is (not chain)
     assert ("var_mean.correction" in called) is chain
@@ -147,9 +143,7 @@ def test_pinv_makes_no_float64() -> None:
 def test_eigenvalues_alone_have_an_operator_since_2_3(release: str, *, values: bool) -> None:
     called = names(torch.linalg.eigvals, torch.randn(3, 3), release=release)
     assert called == (["_linalg_eigvals"] if values else ["linalg_eig"])
-    called = names(
-        torch.linalg.eigvals, torch.randn(3, 3).requires_grad_(), release=release, grad=True
-    )
+    called = names(torch.linalg.eigvals, torch.randn(3, 3).requires_grad_(), release=release, grad=True)
     assert "linalg_eig" in called
 
 
@@ -223,9 +217,7 @@ def test_cosine_similarity_takes_a_norm_from_2_1_on(release: str, *, norm: bool)
 def test_the_former_cosine_similarity_computes_the_same() -> None:
     first, other = torch.randn(3, 4, 5), torch.randn(4, 5)
     for dim in (1, -1):
-        assert torch.allclose(
-            cosine_similarity(None, first, other, dim), F.cosine_similarity(first, other, dim)
-        )
+        assert torch.allclose(cosine_similarity(None, first, other, dim), F.cosine_similarity(first, other, dim))
 
 
 @pytest.mark.parametrize(("release", "wraps"), [("2.9", False), from_2_10])

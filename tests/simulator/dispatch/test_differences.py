@@ -65,11 +65,7 @@ def test_a_plain_tensor_takes_another_way_back(op: str) -> None:
 
 
 def test_each_gradient_is_tried() -> None:
-    of_every_release = [
-        difference
-        for difference in DIFFERENCES
-        if difference.backward and difference.torch == Span()
-    ]
+    of_every_release = [difference for difference in DIFFERENCES if difference.backward and difference.torch == Span()]
     assert {op for item in of_every_release for op in item.ops} == set(PROGRAMS)
 
 

@@ -32,9 +32,7 @@ def test_inference_mode_takes_the_same_way() -> None:
 
 
 def test_a_composite_kernel_says_what_it_calls() -> None:
-    (entry,) = recorded(
-        lambda w, i: torch.nn.functional.embedding(i, w), BIG, torch.tensor([1])
-    ).calls
+    (entry,) = recorded(lambda w, i: torch.nn.functional.embedding(i, w), BIG, torch.tensor([1])).calls
     assert entry.call.route.name == "aten::embedding"
     assert entry.call.inner == ("aten::index_select",)
 
@@ -227,9 +225,7 @@ def test_a_followed_body_has_its_calls_with_their_shapes() -> None:
 
 def test_a_declared_body_takes_over_the_arguments_of_its_composite() -> None:
     x = torch.ones(1, 8, 4, 4).to(memory_format=torch.channels_last)
-    (entry,) = recorded(lambda x, w: torch.conv2d(x[:, :1], w), x, torch.ones(2, 1, 3, 3)).calls[
-        -1:
-    ]
+    (entry,) = recorded(lambda x, w: torch.conv2d(x[:, :1], w), x, torch.ones(2, 1, 3, 3)).calls[-1:]
     (inner,) = op_call(entry.call).inside
     assert inner.op == "aten::_mps_convolution"
     assert [(spec.argument, spec.stride) for spec in inner.inputs] == [

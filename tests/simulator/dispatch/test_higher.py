@@ -82,9 +82,7 @@ def test_a_branch_on_an_unknown_value_is_a_guess() -> None:
     ],
 )
 def test_flex_attention_takes_mps_since_2_13(release: str, text: str | None) -> None:
-    calls = recorded(
-        lambda x: flex_attention(x, x, x), torch.ones(1, 1, 2, 16), release=release
-    ).calls
+    calls = recorded(lambda x: flex_attention(x, x, x), torch.ones(1, 1, 2, 16), release=release).calls
     refused = [entry.call for entry in calls if entry.call.refusal]
     if text is None:
         assert not refused

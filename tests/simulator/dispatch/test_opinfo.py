@@ -40,9 +40,7 @@ def test_what_the_ci_expects_to_pass_we_do_not_refuse(lists: OpLists) -> None:
             name = ci.key(op)
             if expected[name]["forward"].get("float32") != "pass":
                 continue
-            run = record.run(
-                op, record.samples_of(op, torch.float32, SAMPLES), watch, gradient=False
-            )
+            run = record.run(op, record.samples_of(op, torch.float32, SAMPLES), watch, gradient=False)
             ran += bool(run.calls)
             for call, verdict in zip(run.calls, judge_all(run.calls, target, lists), strict=True):
                 if (verdict.status, verdict.kind) in FAILS and name in REFUSED:

@@ -38,9 +38,7 @@ def _run(op: Any, samples: int, watch: record.Watch, *, gradient: bool) -> Run:
     return record.run(op, made, watch, gradient=gradient)
 
 
-def contradictions(
-    ops: Sequence[Any], samples: int, passes: tuple[str, ...], expected: Expected
-) -> list[str]:
+def contradictions(ops: Sequence[Any], samples: int, passes: tuple[str, ...], expected: Expected) -> list[str]:
     """What our verdicts on float32 say against the CI's lists without a reason that is written down."""
     watch = record.Watch()
     infos = {}
@@ -54,16 +52,12 @@ def contradictions(
                     gradient = kind == "gradient"
                     runs[kind]["float32"] = _run(op, samples, watch, gradient=gradient)
             infos[name] = Info(api=name, ci=states, runs=runs)
-    recording = Recording(
-        torch=torch.__version__, line=LINE, samples=samples, opinfos=infos, composites={}
-    )
+    recording = Recording(torch=torch.__version__, line=LINE, samples=samples, opinfos=infos, composites={})
     explanations = disagreements.load()
     return [
         f"{pair.opinfo}, {pair.kind}: the CI expects {pair.expected}; {pair.because}"
         for pair in compare(recording, SIMULATED_MACOS)
-        if pair.predicted is not None
-        and not pair.agrees
-        and disagreements.explain(pair, explanations) is None
+        if pair.predicted is not None and not pair.agrees and disagreements.explain(pair, explanations) is None
     ]
 
 

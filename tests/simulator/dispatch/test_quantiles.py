@@ -38,9 +38,7 @@ def test_the_calls_are_those_of_a_mac_whatever_torch_is_installed(release: str) 
 
 @pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile])
 @pytest.mark.parametrize("release", ["2.9", "2.15"])
-def test_nothing_is_read_and_nothing_is_float64(
-    function: Callable[..., torch.Tensor], release: str
-) -> None:
+def test_nothing_is_read_and_nothing_is_float64(function: Callable[..., torch.Tensor], release: str) -> None:
     given = (torch.randn(3, 4), torch.tensor([0.2, 0.5]))
     calls = recorded(lambda x, q: function(x, q, dim=0), *given, release=release).calls
     assert not any(entry.call.route.reads_data for entry in calls)
@@ -50,9 +48,7 @@ def test_nothing_is_read_and_nothing_is_float64(
 
 @pytest.mark.parametrize("function", [torch.quantile, torch.nanquantile])
 @pytest.mark.parametrize("interpolation", ["linear", "lower", "nearest"])
-def test_the_values_are_those_of_the_cpu(
-    function: Callable[..., torch.Tensor], interpolation: str
-) -> None:
+def test_the_values_are_those_of_the_cpu(function: Callable[..., torch.Tensor], interpolation: str) -> None:
     x = torch.randn(3, 5)
     x[1, 2] = float("nan")
     given = (x, torch.tensor([0.0, 0.55, 1.0]))

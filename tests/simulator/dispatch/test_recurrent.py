@@ -20,9 +20,7 @@ CASES = [
 @pytest.mark.parametrize(("bidirectional", "layers", "batch_first"), CASES)
 def test_input_form(kind: str, layers: int, *, bidirectional: bool, batch_first: bool) -> None:
     torch.manual_seed(0)
-    module = getattr(torch.nn, kind)(
-        3, 4, layers, bidirectional=bidirectional, batch_first=batch_first
-    )
+    module = getattr(torch.nn, kind)(3, 4, layers, bidirectional=bidirectional, batch_first=batch_first)
     x = torch.randn(2, 5, 3)
     h = torch.randn(layers * (2 if bidirectional else 1), 2 if batch_first else 5, 4)
     op = "aten::gru.input" if kind == "GRU" else "aten::rnn_tanh.input"
@@ -80,9 +78,7 @@ def test_packed_form(kind: str, layers: int, projection: int, *, bidirectional: 
 
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("total", [None, 7])
-def test_padding_a_packed_sequence_gives_what_the_cpu_gives(
-    total: int | None, *, batch_first: bool
-) -> None:
+def test_padding_a_packed_sequence_gives_what_the_cpu_gives(total: int | None, *, batch_first: bool) -> None:
     x, lengths = torch.randn(4, 5, 3), torch.tensor([5, 3, 3, 1])
 
     def there_and_back(data: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -40,9 +40,7 @@ aten = torch.ops.aten
 
 def _writes_all_results(name: str) -> bool:
     schema = torch._C._get_schema(*name.partition(".")[::2])
-    return all(
-        result.alias_info is not None and result.alias_info.is_write for result in schema.returns
-    )
+    return all(result.alias_info is not None and result.alias_info.is_write for result in schema.returns)
 
 
 def _without_meta(line: str) -> set[str]:
@@ -146,14 +144,10 @@ def test_the_kernels_of_convolution(*, transposed: bool) -> None:
         whole = run(x, w, stride=2, padding=1)
         if transposed:
             part = aten._mps_convolution_transpose(x, w, [1, 1], [0, 0], [2, 2], [1, 1], 1)
-            grads = aten.mps_convolution_transpose_backward(
-                x, part, w, [1, 1], [0, 0], [2, 2], [1, 1], 1, [True, True]
-            )
+            grads = aten.mps_convolution_transpose_backward(x, part, w, [1, 1], [0, 0], [2, 2], [1, 1], 1, [True, True])
         else:
             part = aten._mps_convolution(x, w, None, [1, 1], [2, 2], [1, 1], 1)
-            grads = aten.mps_convolution_backward(
-                x, part, w, [1, 1], [2, 2], [1, 1], 1, [True, True, True]
-            )
+            grads = aten.mps_convolution_backward(x, part, w, [1, 1], [2, 2], [1, 1], 1, [True, True, True])
         assert part.shape == whole.shape
         shapes = [x.shape, w.shape, part.shape[1:2]]
         assert [grad.shape for grad in grads] == shapes[: len(grads)]

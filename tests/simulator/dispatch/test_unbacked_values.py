@@ -51,9 +51,7 @@ def _shapes(run: Callable[..., Any], *inputs: torch.Tensor) -> tuple[list[tuple[
         (lambda x: torch.linalg.lstsq(x, x), [(200, 200), (0,), (), (200,)], "full rank"),
     ],
 )
-def test_a_selection_by_unknown_values(
-    run: Callable[..., Any], shapes: list[tuple[int, ...]], said: str
-) -> None:
+def test_a_selection_by_unknown_values(run: Callable[..., Any], shapes: list[tuple[int, ...]], said: str) -> None:
     result, message = _shapes(run, BIG)
     assert result == shapes
     assert said in message
@@ -246,9 +244,7 @@ _VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     st.sampled_from(sorted(_VIEWS)),
     st.lists(st.sampled_from(sorted(_KNOWN)), max_size=3),
 )
-def test_an_unknown_value_written_anywhere_makes_every_alias_unknown(
-    written: str, read: str, steps: list[str]
-) -> None:
+def test_an_unknown_value_written_anywhere_makes_every_alias_unknown(written: str, read: str, steps: list[str]) -> None:
     def run(small: torch.Tensor, big: torch.Tensor) -> None:
         reader, target = _VIEWS[read](small), _VIEWS[written](small)
         target[..., 0] = big[..., 0][: target.shape[0]] if target.dim() > 1 else big[0, 0]
@@ -264,9 +260,7 @@ def test_a_small_view_of_unknown_memory_is_unknown() -> None:
     moved = to_mps(BIG, keep=16)
     assert is_on_mps(moved)
     assert not moved._mps.memory.known
-    assert [key[0] for key in recorded(lambda x: x[0, 0].item(), BIG).guesses] == [
-        "aten::_local_scalar_dense"
-    ]
+    assert [key[0] for key in recorded(lambda x: x[0, 0].item(), BIG).guesses] == ["aten::_local_scalar_dense"]
 
 
 def test_a_selection_is_recorded_as_the_call_that_it_is() -> None:

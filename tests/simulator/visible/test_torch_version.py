@@ -76,10 +76,7 @@ def test_the_backport_of_importlib_metadata_tells_of_the_target() -> None:
     pytest.importorskip("importlib_metadata")
     # Once it is imported, importlib.metadata gives distributions of its class.
     for module in ("importlib.metadata", "importlib_metadata"):
-        assert (
-            value(__file__, f"__import__({module!r}, fromlist=['version']).version('torch')")
-            == "2.3.1"
-        )
+        assert value(__file__, f"__import__({module!r}, fromlist=['version']).version('torch')") == "2.3.1"
 
 
 @pytest.mark.usefixtures("old")
@@ -149,9 +146,7 @@ def library(folder: Path, name: str, text: str) -> None:
     (package / "__init__.py").write_text(text)
 
 
-def test_a_library_takes_the_branch_of_the_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_takes_the_branch_of_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library(tmp_path, "branches", "import torch\nold = torch.__version__ < '2.4'\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
     with opcheck.emulate(torch="2.3", macos="15") as run:
@@ -215,9 +210,7 @@ def test_a_library_sees_the_nearest_release_that_it_admits(
     library(tmp_path, "requires", "import torch\nversion = torch.__version__ + ''\n")
     metadata = tmp_path / "site-packages" / "requires-1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(
-        f"Name: requires\nVersion: 1.0\nRequires-Dist: {requirement}\n"
-    )
+    (metadata / "METADATA").write_text(f"Name: requires\nVersion: 1.0\nRequires-Dist: {requirement}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
     for cache in (
         requirements._requirement,
@@ -238,9 +231,7 @@ def test_a_library_sees_the_nearest_release_that_it_admits(
 
 
 @pytest.mark.parametrize(("release", "there"), [((2, 7), False), ((2, 8), True)])
-def test_a_private_function_is_there_where_its_operator_is(
-    release: tuple[int, int], there: bool
-) -> None:
+def test_a_private_function_is_there_where_its_operator_is(release: tuple[int, int], there: bool) -> None:
     with mps_backend(target(*release)), names_of_the_target():
         # transformers chooses the way of its experts by it (integrations/moe.py, _can_use_grouped_mm).
         assert hasattr(torch, "_grouped_mm") is there

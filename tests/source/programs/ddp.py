@@ -21,11 +21,7 @@ torch.manual_seed(1337)
 torch.backends.cuda.matmul.allow_tf32 = True
 device_type = "cuda" if "cuda" in device else "cpu"
 ptdtype = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]
-ctx = (
-    nullcontext()
-    if device_type == "cpu"
-    else torch.amp.autocast(device_type=device_type, dtype=ptdtype)
-)
+ctx = nullcontext() if device_type == "cpu" else torch.amp.autocast(device_type=device_type, dtype=ptdtype)
 model = torch.nn.Sequential(torch.nn.Embedding(32, 16), torch.nn.Linear(16, 32)).to(device)
 scaler = torch.cuda.amp.GradScaler(enabled=(dtype == "float16"))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

@@ -20,9 +20,7 @@ Derived = tuple[tuple[Any, ...], dict[str, Any], str]
 #: shapes of inputs by the first layer, and by where a model of torchvision lives
 _SHAPES: dict[str, dict[str, list[Any]]] = load_shipped(Path(__file__).with_suffix(".yaml"))
 #: layer -> the shape of its input
-_LAYERS: dict[type[nn.Module], list[Any]] = {
-    getattr(nn, name): shape for name, shape in _SHAPES["layers"].items()
-}
+_LAYERS: dict[type[nn.Module], list[Any]] = {getattr(nn, name): shape for name, shape in _SHAPES["layers"].items()}
 
 
 def derive(model: Callable[..., Any], family: str) -> Derived:
@@ -185,9 +183,7 @@ _SECONDS = 4
 _RATE = 16000
 
 
-def process_inputs(
-    processor: Any, model: nn.Module, kwargs: Mapping[str, Any]
-) -> tuple[dict[str, Any], str]:
+def process_inputs(processor: Any, model: nn.Module, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Replace the derived picture or sound by the processor's output.
 
     Args:

@@ -346,9 +346,7 @@ def resize(inputs: Inputs, model: torch.nn.Module, sizes: Mapping[str, int]) -> 
     return dataclasses.replace(inputs, args=args, kwargs=kwargs, specs=specs)
 
 
-def _resize_value(
-    value: Any, places: Iterator[int], changes: Mapping[int, Mapping[int, int]]
-) -> Any:
+def _resize_value(value: Any, places: Iterator[int], changes: Mapping[int, Mapping[int, int]]) -> Any:
     """Return a value with the tensors in it resized, in the order of ``describe``."""
     if isinstance(value, torch.Tensor):
         for axis, size in changes.get(next(places), {}).items():

@@ -85,16 +85,12 @@ def read_on_mps(module: torch.nn.Module, *, accelerated: bool = False) -> None:
         module: may contain exported programs.
         accelerated: tensors of the program were on an accelerator when it was exported: ``cpu`` stays then.
     """
-    for graph in [
-        part for child in module.modules() if is_exported(child) for part in _graphs(child)
-    ]:
+    for graph in [part for child in module.modules() if is_exported(child) for part in _graphs(child)]:
         named = {device.type for node in graph.graph.nodes for device in _devices(node)}
         moved = named - _HOST if accelerated or named - _HOST else {"cpu"}
         if named & moved:
             for node in graph.graph.nodes:
-                node.args, node.kwargs = tree_map_only(
-                    torch.device, _mover(moved), (node.args, node.kwargs)
-                )
+                node.args, node.kwargs = tree_map_only(torch.device, _mover(moved), (node.args, node.kwargs))
             graph.recompile()
 
 
@@ -102,9 +98,7 @@ def _mover(kinds: set[str]) -> Callable[[torch.device], torch.device]:
     return lambda device: MPS_DEVICE if device.type in kinds else device
 
 
-def check_inputs(
-    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
-) -> None:
+def check_inputs(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> None:
     """Compare the inputs with those of the export.
 
     Raises:
@@ -325,9 +319,7 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
 
     def fake(tensor: torch.Tensor) -> torch.Tensor:
         with mode:
-            return torch.empty_strided(
-                tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"
-            )
+            return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
 
     own = dict(_tensors(model))
     state = {

@@ -58,9 +58,7 @@ def _requirement(name: str, package: str) -> str:
     return f"--no-deps {name}=={line}.*" if line else package or name
 
 
-def build(
-    prefix: str, library: ModuleType, name: str, config: Config, dtype: torch.dtype | None
-) -> nn.Module:
+def build(prefix: str, library: ModuleType, name: str, config: Config, dtype: torch.dtype | None) -> nn.Module:
     """Return the model from its configuration, its floating parameters cast to ``dtype``.
 
     Raises:
@@ -144,9 +142,7 @@ def _timm(library: ModuleType, name: str, config: Config) -> nn.Module:
         raise ModelLoadError(
             f"timm has no model {name!r}",
             context=f"model timm:{name}",
-            hint=_suggest(
-                difflib.get_close_matches(name, library.list_models()), "timm.list_models()"
-            ),
+            hint=_suggest(difflib.get_close_matches(name, library.list_models()), "timm.list_models()"),
         )
     return library.create_model(name, pretrained=False, **config)
 

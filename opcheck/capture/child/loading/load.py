@@ -110,16 +110,12 @@ def load(
         spec += ":"  # a file without an attribute: the model that it builds
     prefix, colon, name = spec.partition(":")
     if described is not None:
-        built = _construct(
-            functools.partial(pretrained.build, described, config, number), spec, on_mps, real=real
-        )
+        built = _construct(functools.partial(pretrained.build, described, config, number), spec, on_mps, real=real)
         facts = {"takes_inputs": built.takes_inputs, "processor": built.processor, "as_used": True}
         model, inputs = built.model, built.inputs
     elif colon and prefix in libraries.LOADERS:
         library = libraries.find(prefix, spec)
-        model = _construct(
-            lambda: libraries.build(prefix, library, name, config, number), spec, on_mps, real=real
-        )
+        model = _construct(lambda: libraries.build(prefix, library, name, config, number), spec, on_mps, real=real)
         facts["as_used"] = prefix == "transformers"
     elif spec.endswith(".pt2"):
         module, inputs, facts["accelerated"] = _load_exported(spec, real=real)

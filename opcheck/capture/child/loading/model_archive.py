@@ -80,9 +80,7 @@ class ModelArchive:
         try:
             return self._zip.read(info)
         except Exception as error:
-            raise make_damaged_error(
-                self.name, f"{member} cannot be read: {one_line(error)}"
-            ) from error
+            raise make_damaged_error(self.name, f"{member} cannot be read: {one_line(error)}") from error
 
     def text(self, member: str) -> str:
         """Return a member that is text.
@@ -103,9 +101,7 @@ class ModelArchive:
         try:
             return json.loads(self.text(member))
         except (ValueError, RecursionError) as error:
-            raise make_damaged_error(
-                self.name, f"{member} is no JSON: {one_line(error)}"
-            ) from error
+            raise make_damaged_error(self.name, f"{member} is no JSON: {one_line(error)}") from error
 
     def tensors(self, member: str) -> Any:
         """Return what ``torch.save`` wrote into a member: tensors, numbers, texts and containers of them.
@@ -135,9 +131,7 @@ class ModelArchive:
             raise make_damaged_error(self.name, "it is no whole zip file: its directory is missing")
         for info in members:
             if info.filename.startswith("/") or ".." in info.filename.replace("\\", "/").split("/"):
-                raise make_damaged_error(
-                    self.name, f"the name of its member {info.filename!r} leaves the archive"
-                )
+                raise make_damaged_error(self.name, f"the name of its member {info.filename!r} leaves the archive")
             if info.flag_bits & 1:
                 raise make_damaged_error(self.name, f"its member {info.filename!r} is encrypted")
         compressed = [info for info in members if info.compress_type != zipfile.ZIP_STORED]

@@ -58,13 +58,9 @@ class _Files(NamedTuple):
 
     def dtype(self, component: str, settings: Config) -> torch.dtype:
         """Return the dtype of most floating weights; without headers the dtype in the configuration."""
-        stated = str(settings.get("dtype") or settings.get("torch_dtype") or "").removeprefix(
-            "torch."
-        )
+        stated = str(settings.get("dtype") or settings.get("torch_dtype") or "").removeprefix("torch.")
         in_settings = getattr(torch, stated, None)
-        elements = next(
-            (each.elements for each in self.repository.weights if each.folder == component), {}
-        )
+        elements = next((each.elements for each in self.repository.weights if each.folder == component), {})
         floating = {name: count for name, count in elements.items() if name in _FLOATING}
         if _QUANTIZATION in settings and isinstance(in_settings, torch.dtype):
             return in_settings
@@ -177,9 +173,7 @@ def _of_diffusers(files: _Files, path: str, config: Config, name: str = "") -> n
     return kind.from_config({**settings, **config})
 
 
-def _of_timm(
-    files: _Files, settings: Config, config: Config, dtype: torch.dtype | None
-) -> nn.Module:
+def _of_timm(files: _Files, settings: Config, config: Config, dtype: torch.dtype | None) -> nn.Module:
     library = libraries.find("timm", files.repository.name)
     name = str(settings["architecture"])
     if not library.is_model(name):
@@ -187,9 +181,7 @@ def _of_timm(
     own = {"num_classes": settings["num_classes"]} if "num_classes" in settings else {}
     arguments = {**own, **(settings.get("model_args") or {}), **config}
     overlay = settings.get("pretrained_cfg")
-    model: nn.Module = library.create_model(
-        name, pretrained=False, pretrained_cfg_overlay=overlay, **arguments
-    )
+    model: nn.Module = library.create_model(name, pretrained=False, pretrained_cfg_overlay=overlay, **arguments)
     return model.to(dtype or files.dtype("", settings))
 
 
@@ -249,14 +241,10 @@ def _of_transformers(
 def _is_known(library: Any, raw: Config) -> bool:
     """Return whether transformers itself has the model type and the class."""
     names = raw.get("architectures") or []
-    return raw.get("model_type") in library.CONFIG_MAPPING and all(
-        hasattr(library, str(name)) for name in names
-    )
+    return raw.get("model_type") in library.CONFIG_MAPPING and all(hasattr(library, str(name)) for name in names)
 
 
-def _class(
-    files: _Files, library: Any, raw: Config, settings: Any, folder: Path, automatic: str
-) -> Any:
+def _class(files: _Files, library: Any, raw: Config, settings: Any, folder: Path, automatic: str) -> Any:
     """Return the class of the model: the class that the configuration names, else the automatic class for its type."""
     stated = raw.get("architectures") or []
     if not isinstance(stated, list):
@@ -423,9 +411,7 @@ def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -
     return pipelines.processor(processor, library, folder) if folder.is_dir() else None
 
 
-def _of_the_pipeline(
-    files: _Files, module: str, kind: str, folder: Path, dtype: torch.dtype
-) -> nn.Module:
+def _of_the_pipeline(files: _Files, module: str, kind: str, folder: Path, dtype: torch.dtype) -> nn.Module:
     """Build a model whose class a pipeline of diffusers brings itself, such as its safety checker."""
     try:
         owner: Any = importlib.import_module(f"diffusers.pipelines.{module}")
@@ -493,9 +479,7 @@ def _sentence_module(files: _Files, name: str, folder: Path) -> nn.Module:
         library = importlib.import_module("sentence_transformers.models")
     kind = _class_named(library, name)
     if kind is None:
-        raise _unknown(
-            files, "sentence-transformers", importlib.import_module("sentence_transformers"), name
-        )
+        raise _unknown(files, "sentence-transformers", importlib.import_module("sentence_transformers"), name)
     path = folder / "config.json"
     settings = documents.from_python_json(documents.read_text(path)) if path.is_file() else {}
     activation = settings.get("activation_function")

@@ -66,9 +66,7 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
         # What only other tools read: of these, torch would look functions up, and load modules for the trees.
         document["guards_code"] = []
         module["metadata"] = {}
-        module["module_call_graph"] = [
-            entry for entry in module["module_call_graph"] if entry["fqn"] == ""
-        ][:1]
+        module["module_call_graph"] = [entry for entry in module["module_call_graph"] if entry["fqn"] == ""][:1]
         kinds: set[str] = set()
         _check("", document, kinds)
         accelerated = bool(kinds - {"cpu", "meta"})
@@ -76,9 +74,7 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
     except OpcheckError:
         raise
     except UnsafeError as error:
-        raise make_refused_error(
-            file, str(error), "save it again by torch.export.save()"
-        ) from error
+        raise make_refused_error(file, str(error), "save it again by torch.export.save()") from error
     except Exception as error:
         raise make_damaged_error(file, type_and_text(error)) from error
 
@@ -108,9 +104,7 @@ def _new(archive: ModelArchive, *, real: bool) -> Content:
         raise make_damaged_error(archive.name, "it is no archive of torch.export")
     version = archive.text(_VERSION)
     if version not in _VERSIONS:
-        raise make_damaged_error(
-            archive.name, f"its format has the version {version!r}, known is 0"
-        )
+        raise make_damaged_error(archive.name, f"its format has the version {version!r}, known is 0")
     name = _only_model(archive)
     state = _tensors(archive, _WEIGHTS, name, real=real)
     constants = _tensors(archive, _CONSTANTS, name, real=real)
@@ -147,9 +141,7 @@ def _tensors(archive: ModelArchive, folder: str, name: str, *, real: bool) -> di
     kind = folder.rstrip("/").rpartition("/")[2]
     config = archive.json(f"{folder}{name}_{kind}_config.json")["config"]
     stored: dict[str, torch.Tensor] = {}
-    return {
-        name: _tensor(archive, folder, entry, stored, real=real) for name, entry in config.items()
-    }
+    return {name: _tensor(archive, folder, entry, stored, real=real) for name, entry in config.items()}
 
 
 def _tensor(

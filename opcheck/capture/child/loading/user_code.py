@@ -120,9 +120,7 @@ def _only_model(file: Path, spec: str) -> tuple[Callable[..., Any], Arguments | 
             hint=f"name one: {', '.join(offered[:8])}",
         )
     own = [
-        name
-        for name, value in namespace.items()
-        if getattr(value, "__module__", "") == "__main__" and callable(value)
+        name for name, value in namespace.items() if getattr(value, "__module__", "") == "__main__" and callable(value)
     ]
     raise ModelLoadError(
         f"{spec!r} names no attribute, and the file builds no module",
@@ -205,9 +203,7 @@ def _attribute(module: ModuleType, path: str, spec: str) -> Any:
     return value
 
 
-def _make_model(
-    value: Any, spec: str, config: dict[str, Any]
-) -> tuple[Callable[..., Any], Arguments | None]:
+def _make_model(value: Any, spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Arguments | None]:
     if isinstance(value, (nn.Module, torch.export.ExportedProgram)) or not callable(value):
         result = value
         if config:

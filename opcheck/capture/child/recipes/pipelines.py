@@ -43,9 +43,7 @@ _FROM_IMAGE = re.compile(
 class PipelineModel(nn.Module):
     """A pipeline as one module: its components are submodules, its forward is the whole call."""
 
-    def __init__(
-        self, pipeline: Any, components: Mapping[str, Any], failures: Mapping[str, Exception]
-    ) -> None:
+    def __init__(self, pipeline: Any, components: Mapping[str, Any], failures: Mapping[str, Exception]) -> None:
         """Take the pipeline and its components.
 
         Args:

@@ -136,9 +136,7 @@ class RecipeScope:
         except KeyError:
             if name in FUNCTIONS:
                 return FUNCTIONS[name]
-            if name in ("config", "dtype") or hasattr(
-                getattr(type(self), name, None), "in_recipes"
-            ):
+            if name in ("config", "dtype") or hasattr(getattr(type(self), name, None), "in_recipes"):
                 return getattr(self, name)
             raise
         if not isinstance(value, CodeType):

@@ -45,9 +45,7 @@ class Modality(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()
 
 
-MODALITIES = msgspec.convert(
-    load_shipped(Path(__file__).with_name("modalities.yaml")), tuple[Modality, ...]
-)
+MODALITIES = msgspec.convert(load_shipped(Path(__file__).with_name("modalities.yaml")), tuple[Modality, ...])
 
 
 class TransformersScope(RecipeScope):
@@ -277,13 +275,8 @@ def _list_arguments(scope: TransformersScope) -> Iterator[str]:
     yield from required
     if "input_ids" in (*names, *required):
         both = scope.get("image_size") or hasattr(scope.config, "audio_config")
-        yield from (
-            modality.main for modality in MODALITIES if both and modality.main in scope.parameters
-        )
-    if (
-        getattr(scope.config, "is_encoder_decoder", False)
-        and "decoder_input_ids" in scope.parameters
-    ):
+        yield from (modality.main for modality in MODALITIES if both and modality.main in scope.parameters)
+    if getattr(scope.config, "is_encoder_decoder", False) and "decoder_input_ids" in scope.parameters:
         yield "decoder_input_ids"
     yield from (name for name in scope["_offered"] if name in scope.parameters)
     if "input_features" in (*names, *required):
@@ -320,9 +313,7 @@ def _placeholder(scope: TransformersScope, modality: Modality) -> int | None:
     return token if isinstance(token, int) else None
 
 
-def _among_text(
-    scope: TransformersScope, modality: Modality, token: int, text: torch.Tensor
-) -> dict[str, Any]:
+def _among_text(scope: TransformersScope, modality: Modality, token: int, text: torch.Tensor) -> dict[str, Any]:
     """Make an image or a sound, and the text with as many tokens as the model turns it into; {} if that fails."""
     encode: Any = getattr(scope.model, modality.encode, None)
     if encode is None:
@@ -369,11 +360,7 @@ def _configs(config: Any) -> Iterator[Any]:
 
 def _vision_part(model: nn.Module) -> nn.Module:
     """Return the part of the model that sees; the whole where no name states which it is."""
-    named = (
-        module
-        for name, module in model.named_modules()
-        if name.rpartition(".")[2].startswith("vis")
-    )
+    named = (module for name, module in model.named_modules() if name.rpartition(".")[2].startswith("vis"))
     return next(named, model)
 
 

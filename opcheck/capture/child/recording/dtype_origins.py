@@ -95,20 +95,14 @@ class Births:
             set_dtype(dtype)
             self._default = locate(self._site()[0])
 
-        changes: list[tuple[Any, str, Any]] = [
-            (torch, name, watch(getattr(torch, name))) for name in _UNSEEN
-        ]
+        changes: list[tuple[Any, str, Any]] = [(torch, name, watch(getattr(torch, name))) for name in _UNSEEN]
         with replace_attributes([*changes, (torch, "set_default_dtype", set_default_dtype)]):
             yield
 
-    def _describe_made(
-        self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor
-    ) -> Made:
+    def _describe_made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
         arguments = _on_cpu((args, kwargs))
         watched = [tensor for tensor in arguments if _same_trait(tensor.dtype, result.dtype)]
-        cached = next(
-            (created for created in map(self.origin, watched) if created is not None), None
-        )
+        cached = next((created for created in map(self.origin, watched) if created is not None), None)
         if cached is not None:
             return cached
         site, whole_module = self._site()
@@ -179,9 +173,7 @@ def _on_cpu(value: Any) -> list[torch.Tensor]:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    return (
-        storage_address(tensor.untyped_storage()) if tensor.layout is torch.strided else id(tensor)
-    )
+    return storage_address(tensor.untyped_storage()) if tensor.layout is torch.strided else id(tensor)
 
 
 def _same_trait(first: torch.dtype, second: torch.dtype) -> bool:

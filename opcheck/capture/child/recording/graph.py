@@ -243,9 +243,7 @@ def _split(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[tuple[str, Any]]
     return key[2 : 2 + count], list(zip(rest[::2], rest[1::2], strict=True))
 
 
-def fill_arguments(
-    key: tuple[Any, ...], inputs: Iterator[Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def fill_arguments(key: tuple[Any, ...], inputs: Iterator[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and the named arguments of a call, with ``inputs`` for its tensors."""
     positional, named = _split(key)
     args = tuple(_fill(decode(part), inputs) for part in positional)
@@ -304,9 +302,7 @@ def _scalars(key: tuple[Any, ...], names: tuple[str, ...]) -> dict[str, Any]:
 
 def _spell(value: Any) -> Any:
     """Return a word for a value that JSON has no number for: an infinity, NaN (model.ENDLESS), a complex number."""
-    is_number = not isinstance(value, complex) and (
-        not isinstance(value, float) or math.isfinite(value)
-    )
+    is_number = not isinstance(value, complex) and (not isinstance(value, float) or math.isfinite(value))
     return value if is_number else str(value)
 
 
@@ -369,9 +365,7 @@ def _linear(source: Shape, weight: Shape, *_rest: Any) -> int:
     return 2 * math.prod(source) * math.prod(weight[:-1])
 
 
-def _linear_backward(
-    source: Shape, _gradient: Shape, weight: Shape, wanted: Sequence[bool], *_rest: Any
-) -> int:
+def _linear_backward(source: Shape, _gradient: Shape, weight: Shape, wanted: Sequence[bool], *_rest: Any) -> int:
     # A product for the gradient of the input, another for the weight; the bias takes a sum.
     return _linear(source, weight) * sum(wanted[:2])
 

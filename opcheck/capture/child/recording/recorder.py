@@ -192,9 +192,7 @@ def lifetimes(
 
 def _on_mps(entry: TraceEntry) -> Iterator[Ref]:
     # The inputs too: what was made outside of a recorded call is first seen there.
-    return (
-        ref for part in (entry.call.inputs, entry.call.outputs) for ref in part if ref.storage > 0
-    )
+    return (ref for part in (entry.call.inputs, entry.call.outputs) for ref in part if ref.storage > 0)
 
 
 def _extent(spec: TensorMeta) -> int:
@@ -220,8 +218,7 @@ _TORCH = Path(torch.__file__).parent
 _OURS = str(Path(__file__).parents[3]) + os.sep
 #: between the line that needs a value and the operator: they pass it to their callers.
 _PASSED_ON = frozenset(
-    str(_TORCH / name)
-    for name in ("_tensor.py", "_ops.py", "overrides.py", "utils/_python_dispatch.py")
+    str(_TORCH / name) for name in ("_tensor.py", "_ops.py", "overrides.py", "utils/_python_dispatch.py")
 )
 
 #: the same, function by function: torch/distributions/distribution.py, from 2.15 on.

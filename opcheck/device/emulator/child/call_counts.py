@@ -123,11 +123,7 @@ class EmulatedMemory(MacMemory):
         """
         extra = self._most_held - self._most_live
         most = max(self._sizes, key=lambda each: len(self._sizes[each]), default=None)
-        if (
-            most is None
-            or len(self._sizes[most]) < VARIES
-            or extra < max(self._most_live, LARGE_HEAP)
-        ):
+        if most is None or len(self._sizes[most]) < VARIES or extra < max(self._most_live, LARGE_HEAP):
             return
         op, line = most
         sizes = len(self._sizes[most])
@@ -221,9 +217,7 @@ class KeptResults:
 class CallCounts:
     """Takes the calls of the simulator: raises and warns as the target does, and counts."""
 
-    def __init__(
-        self, verdicts: Verdicts, modules: ProgramStack, kernels: ShadowKernels | None = None
-    ) -> None:
+    def __init__(self, verdicts: Verdicts, modules: ProgramStack, kernels: ShadowKernels | None = None) -> None:
         self._verdicts = verdicts
         self._modules = modules
         self._kernels = kernels
@@ -425,9 +419,7 @@ def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
     for group in groups:
         before = by_key.get((group.op, group.verdict))
         by_key[group.op, group.verdict] = group if before is None else _sum(before, group)
-    return tuple(
-        sorted(by_key.values(), key=lambda group: (-outcome(group.verdict).severity, group.op))
-    )
+    return tuple(sorted(by_key.values(), key=lambda group: (-outcome(group.verdict).severity, group.op)))
 
 
 def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
@@ -439,9 +431,7 @@ def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
         count=first.count + second.count,
         dtypes=tuple(sorted({*first.dtypes, *second.dtypes})),
         phases=tuple(phase for phase in PHASES if phase in {*first.phases, *second.phases}),
-        locations=tuple(
-            msgspec.structs.replace(place, count=count) for place, count in counts.items()
-        ),
+        locations=tuple(msgspec.structs.replace(place, count=count) for place, count in counts.items()),
         example=first.example or second.example,
         route=common_route({first.route, second.route}),
     )
@@ -472,9 +462,7 @@ def origin_on_a_mac(error: BaseException) -> str:
         seen.add(id(earlier))
         if kind := kind_on_a_mac(earlier):
             return kind
-        earlier = earlier.__cause__ or (
-            None if earlier.__suppress_context__ else earlier.__context__
-        )
+        earlier = earlier.__cause__ or (None if earlier.__suppress_context__ else earlier.__context__)
     return ""
 
 

@@ -39,11 +39,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         on_mps: list[MPSTensor],
         device: torch.device,
     ) -> Any:
-        loses = (
-            bool(on_mps)
-            and route.name in _COPIES
-            and target_reads.READS.now(_release) in _LOST_DOUBLES
-        )
+        loses = bool(on_mps) and route.name in _COPIES and target_reads.READS.now(_release) in _LOST_DOUBLES
         if loses and route.writes and args[0].dtype in _DOUBLES:
             return args[0]
         if not all(tensor._mps.payload is not None for tensor in on_mps):
@@ -76,9 +72,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             release = target_reads.READS.now(_release)
-            inside = self._arguments_unchecked(
-                error, route, name_arguments(route, args, kwargs), release
-            )
+            inside = self._arguments_unchecked(error, route, name_arguments(route, args, kwargs), release)
             if inside is not None:
                 return function(
                     *(inside[name] for name in route.arguments[: len(args)]),
@@ -92,9 +86,9 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             shown = mac_error(error, route.name, arguments, self._registrations, release)
             if shown is error:
                 # Its own CPU computes, or all devices share the check.
-                if is_run_by_the_cpu(
-                    route.name, self._registrations
-                ) or mac_errors.is_refused_everywhere(error, route.func, args, kwargs):
+                if is_run_by_the_cpu(route.name, self._registrations) or mac_errors.is_refused_everywhere(
+                    error, route.func, args, kwargs
+                ):
                     mac_errors.mark_raised_on_a_mac(error)
                 raise
             wider = route.operator.emulate_wider
@@ -127,9 +121,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         except (KeyError, IndexError, AttributeError):
             return None
         if inside is not None:
-            self.not_computed = (
-                "an index is out of range, which a Mac does not check: its result is not known"
-            )
+            self.not_computed = "an index is out of range, which a Mac does not check: its result is not known"
         return inside
 
 

@@ -30,9 +30,7 @@ from opcheck.tracing.torch_private.trees import tree_map_only
 Given = Mapping[str, Any]
 
 #: texts of the CPU's checks
-_OF_INDICES = re.compile(
-    r"out of (?:range|bounds)|not in the valid range|invalid max index", re.IGNORECASE
-)
+_OF_INDICES = re.compile(r"out of (?:range|bounds)|not in the valid range|invalid max index", re.IGNORECASE)
 
 
 class OutOfRangeError(Exception):
@@ -58,9 +56,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 #: rows by what they are about: indices, values and dtypes
-CHECKS = msgspec.convert(
-    load_shipped(Path(__file__).with_name("argument_checks.yaml")), dict[str, tuple[Check, ...]]
-)
+CHECKS = msgspec.convert(load_shipped(Path(__file__).with_name("argument_checks.yaml")), dict[str, tuple[Check, ...]])
 
 
 class Indices(NamedTuple):
@@ -188,14 +184,10 @@ CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "probabilities": _as_probabilities,
     "zeros": torch.zeros_like,
 }
-_RAISED: Mapping[str, type[Exception]] = {
-    kind.__name__: kind for kind in (torch.AcceleratorError, RuntimeError)
-}
+_RAISED: Mapping[str, type[Exception]] = {kind.__name__: kind for kind in (torch.AcceleratorError, RuntimeError)}
 
 
-def raised_instead(
-    error: Exception, operator: str, given: Mapping[str, Any], release: Version
-) -> Exception | None:
+def raised_instead(error: Exception, operator: str, given: Mapping[str, Any], release: Version) -> Exception | None:
     """Return what a Mac raises where the CPU's kernel raised ``error``; None where that is not known.
 
     Args:
@@ -221,9 +213,7 @@ def raised_instead(
     return None
 
 
-def is_refused_everywhere(
-    error: Exception, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]
-) -> bool:
+def is_refused_everywhere(error: Exception, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> bool:
     """Return whether the call raises on tensors without values, too: a check that all devices share.
 
     Its text may differ there: Python has meta kernels of its own (torch/_meta_registrations.py).
@@ -261,9 +251,7 @@ class ProcessAbortedError(BaseException):
     """
 
 
-def error_of(
-    verdict: Verdict, call: OpCall, target: Target, lists: OpLists
-) -> BaseException | None:
+def error_of(verdict: Verdict, call: OpCall, target: Target, lists: OpLists) -> BaseException | None:
     """Return what the target raises; None where the call runs, or its verdict is unknown."""
     if verdict.status == "fallback" and verdict.kind == "env" and not target.cpu_fallback:
         return NotImplementedError(verdict.prints)
@@ -280,9 +268,7 @@ def error_of(
     if statement.effect == "aborts":
         return ProcessAbortedError(verdict.prints or verdict.because)
     if statement.error is None or not verdict.prints:
-        return RuntimeError(
-            f"{verdict.because} [the Mac's own text is not known; opcheck: {statement.id}]"
-        )
+        return RuntimeError(f"{verdict.because} [the Mac's own text is not known; opcheck: {statement.id}]")
     return EXCEPTIONS.get(statement.error.type, RuntimeError)(verdict.prints)
 
 
@@ -295,9 +281,7 @@ def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
     by_id = lists.statements.by_id
     errors = [by_id[entry.detail].error for entry in verdict.evidence if entry.detail in by_id]
     warns = any(
-        error is not None
-        and error.type == "UserWarning"
-        and verdict.prints.startswith(FIELD.split(error.text)[0])
+        error is not None and error.type == "UserWarning" and verdict.prints.startswith(FIELD.split(error.text)[0])
         for error in errors
     )
     return verdict.prints if warns else ""
@@ -387,9 +371,7 @@ def mac_error(
                 return type(error)(f"\"{row.text}\" not implemented for '{dtypes}'")
     for dtype in {*_dtypes(arguments)}:
         if refused_by(operator, dtype):
-            return NotImplementedError(
-                f"{operator}: {nowhere(dtype)} [the Mac's own text is not known]"
-            )
+            return NotImplementedError(f"{operator}: {nowhere(dtype)} [the Mac's own text is not known]")
     return CpuRefusesError(
         f"{operator}: this machine's CPU computes in place of the MPS kernel, and refuses "
         f"{dtypes}; whether a Mac refuses it, and its message, are unknown"

@@ -108,9 +108,7 @@ class _NumbersRun:
         self._model, self._request = model, request
         self._name = "" if name == AS_IT_IS else name
         half = self._name in {"float16", "bfloat16"}
-        self._mode: Literal["shadow", "replace"] = (
-            "replace" if half or request.kernels == "replace" else "shadow"
-        )
+        self._mode: Literal["shadow", "replace"] = "replace" if half or request.kernels == "replace" else "shadow"
         self._limit = LIMITS[self._name] if half else _OFF
 
     def __call__(self, args: Any, kwargs: Any) -> KernelNumbers:
@@ -155,9 +153,7 @@ class _NumbersRun:
             model = model.to("mps", dtype=getattr(torch, dtype) if dtype else None)
             positional, keywords = tree_map(lambda value: _moved(value, dtype), (args, kwargs))
             called = ModelRun()
-            watched = (
-                layers.watch(look) if layers is not None and look else contextlib.nullcontext()
-            )
+            watched = layers.watch(look) if layers is not None and look else contextlib.nullcontext()
             try:
                 with watched:
                     called(
@@ -168,9 +164,7 @@ class _NumbersRun:
                         train=train,
                         grad=train,
                     )
-                output = tree_map(
-                    lambda v: v.detach().cpu() if isinstance(v, torch.Tensor) else v, called.output
-                )
+                output = tree_map(lambda v: v.detach().cpu() if isinstance(v, torch.Tensor) else v, called.output)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -184,13 +178,9 @@ class _NumbersRun:
         result = numbers or KernelNumbers(
             torch=request.torch, mode="shadow", seed=values.SEED, calls=_NONE, elements=_NONE, flops=_NONE
         )  # fmt: skip
-        return msgspec.structs.replace(
-            result, complete=complete, notes=(*result.notes, *notes)
-        ), output
+        return msgspec.structs.replace(result, complete=complete, notes=(*result.notes, *notes)), output
 
-    def _compare(
-        self, name: str, module: nn.Module, number: int, results: list[torch.Tensor]
-    ) -> None:
+    def _compare(self, name: str, module: nn.Module, number: int, results: list[torch.Tensor]) -> None:
         expected = self._layers.kept.get((name, number))
         if expected is None or len(expected) != len(results):
             return
@@ -210,15 +200,9 @@ class _NumbersRun:
         )  # fmt: skip
 
     def _outputs(self, results: Any, expected: Any) -> Iterator[OutputNumbers]:
-        pairs = zip(
-            tree_flatten_with_path(results)[0], tree_flatten_with_path(expected)[0], strict=False
-        )
+        pairs = zip(tree_flatten_with_path(results)[0], tree_flatten_with_path(expected)[0], strict=False)
         for (path, tensor), (_, right) in pairs:
-            if (
-                not isinstance(tensor, torch.Tensor)
-                or tensor.dtype not in WIDE
-                or tensor.shape != right.shape
-            ):
+            if not isinstance(tensor, torch.Tensor) or tensor.dtype not in WIDE or tensor.shape != right.shape:
                 continue
             exact = right.to(WIDE[right.dtype])
             flips = rows = 0

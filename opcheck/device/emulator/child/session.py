@@ -76,9 +76,7 @@ _ACTIVE: list[Emulation] = []
 class Emulation:
     """A run on the emulated Mac; ``report`` has at any time what it has done so far."""
 
-    def __init__(
-        self, target: Target, lists: OpLists, name: str, kernels: KernelsMode = ""
-    ) -> None:
+    def __init__(self, target: Target, lists: OpLists, name: str, kernels: KernelsMode = "") -> None:
         self.target = target
         self.name = name
         self._lists = lists
@@ -117,14 +115,10 @@ class Emulation:
             differing_libraries=tuple(libraries),
             problems=problems,
             complete=self._complete and not forked,
-            environment={
-                name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")
-            },
+            environment={name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")},
         )
         audited = Audited(
-            groups=merge_groups(
-                [*self._tally.groups(), *(group for child in children for group in child.groups)]
-            ),
+            groups=merge_groups([*self._tally.groups(), *(group for child in children for group in child.groups)]),
             trace=trace,
             target=self.target,
             partition=self._tally.partition(child.copies for child in children),
@@ -134,18 +128,14 @@ class Emulation:
         )
         report = assemble(audited)
         notes = [*report.not_checked]
-        if vision_kernels.is_installed() and any(
-            "torchvision::" in row.op for row in self._tally.rows
-        ):
+        if vision_kernels.is_installed() and any("torchvision::" in row.op for row in self._tally.rows):
             notes.append(
                 "torchvision's compiled part, which does not load here: formulas in Python "
                 "computed what its operators give"
             )
         if processes and processes.unfollowed:
             started = plural(processes.unfollowed, "other start")
-            notes.append(
-                f"{started} of Python by the program, as a subprocess: nothing is emulated in them"
-            )
+            notes.append(f"{started} of Python by the program, as a subprocess: nothing is emulated in them")
         if lost := sum(child.lost for child in children):
             notes.append(f"{lost} of the processes that the program started: they left no report")
         failed = any(problem.kind == CALL_RAISED for problem in problems)
@@ -249,9 +239,7 @@ class Emulation:
 
     def give_up_starting(self) -> None:
         """End the program, which starts processes without end, because none of them can start."""
-        message = (
-            "processes are started again and again, and each ends at once: on a Mac without end"
-        )
+        message = "processes are started again and again, and each ends at once: on a Mac without end"
         self._problems.append(Problem(kind="not_spawned", message=message, answered=message))
         platform.interrupt_this_process()
 
@@ -279,8 +267,7 @@ class Emulation:
         calls = self._mac.elsewhere if self._mac else 0
         if not calls:
             return (
-                "the program made no tensor at all (its work may wait for an argument, or for a "
-                "function to be called)"
+                "the program made no tensor at all (its work may wait for an argument, or for a function to be called)"
             )
         return f"the program made {plural(calls, 'operator call')} on the CPU, and moved nothing"
 
@@ -307,9 +294,7 @@ class Emulation:
         shared = kind == REFUSED_EVERYWHERE
         problem = Problem(
             kind=kind or _kind_of_end(error),
-            message=f"a Mac raises this, too: {text}"
-            if shared
-            else f"the program ended with {text}",
+            message=f"a Mac raises this, too: {text}" if shared else f"the program ended with {text}",
             location=locate_raise(error),
             answered=text if shared else "",
         )

@@ -90,10 +90,7 @@ def run_uncompiled(tell: Tell) -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [(torch, "compile", eager_compile(tell, _refuse_backend))]
     if not is_scripting():
         changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
-        changes += [
-            (torch.jit, name, lambda module, *_, **__: module)
-            for name in ("freeze", "optimize_for_inference")
-        ]
+        changes += [(torch.jit, name, lambda module, *_, **__: module) for name in ("freeze", "optimize_for_inference")]
         changes += [(torch.jit, "save", _unwritten)]
     with replace_attributes(changes):
         yield

@@ -61,9 +61,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "floor": torch.floor,
     "highest": lambda tensor: _limits(tensor).max,
     "imag": lambda tensor: tensor.imag if tensor.is_complex() else torch.zeros_like(tensor),
-    "is_deficient": lambda matrices: bool(
-        (torch.linalg.matrix_rank(matrices) < min(matrices.shape[-2:])).any()
-    ),
+    "is_deficient": lambda matrices: bool((torch.linalg.matrix_rank(matrices) < min(matrices.shape[-2:])).any()),
     "isfinite": torch.isfinite,
     "isinf": torch.isinf,
     "isnan": torch.isnan,
@@ -76,9 +74,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "repeats": lambda index: len(set(index.flatten().tolist())) < index.numel(),
     "spread": lambda tensor, dim: tensor.amax(dim) - tensor.amin(dim),
     "sum": torch.sum,
-    "variance": lambda rows, shape: (
-        rows.double().reshape(-1, math.prod(shape)).var(-1, unbiased=False)
-    ),
+    "variance": lambda rows, shape: rows.double().reshape(-1, math.prod(shape)).var(-1, unbiased=False),
     "wide": torch.Tensor.double,
 }
 
@@ -100,9 +96,7 @@ class _ConditionNames(dict[str, Any]):
             distance_from_bins=lambda: _distance_from_bins(given),
             is_any_conjugated=lambda: any(tensor.is_conj() for tensor in self._tensors),
             is_index_outside=lambda: any(bool(each.outside().any()) for each in indices(given)),
-            is_index_at_end=lambda: any(
-                bool((each.tensor == each.size).any()) for each in indices(given)
-            ),
+            is_index_at_end=lambda: any(bool((each.tensor == each.size).any()) for each in indices(given)),
         )
 
     def __missing__(self, name: str) -> Any:
@@ -256,8 +250,7 @@ class Verdicts:
         details = self._details.get(name)
         if details is None:
             details = self._details[name] = any(
-                self._lists.statements.need_details(op, str(self._target.torch))
-                for op in (name, *(call.inner or ()))
+                self._lists.statements.need_details(op, str(self._target.torch)) for op in (name, *(call.inner or ()))
             )
         if details or call.refusal is not None or call.in_refused_dtype:
             return self._afresh(call)
@@ -333,7 +326,5 @@ def _refs(tensors: Sequence[torch.Tensor], storages: dict[int, int]) -> tuple[Re
     for tensor in tensors:
         memory = tensor._mps.memory.number if is_on_mps(tensor) else -id(tensor)
         storage = storages.setdefault(memory, len(storages) + 1)
-        refs.append(
-            Ref(0, storage, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu"))
-        )
+        refs.append(Ref(0, storage, tensor._mps.spec if is_on_mps(tensor) else spec_of(tensor, "cpu")))
     return tuple(refs)

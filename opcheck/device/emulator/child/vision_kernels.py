@@ -111,9 +111,7 @@ def _stack(regions: list[Tensor], image: Tensor, shape: tuple[int, ...]) -> Tens
     return torch.stack(regions) if regions else image.sum() * image.new_zeros(0, *shape)
 
 
-def _roi_pool(
-    image: Tensor, rois: Tensor, scale: float, height: int, width: int
-) -> tuple[Tensor, Tensor]:
+def _roi_pool(image: Tensor, rois: Tensor, scale: float, height: int, width: int) -> tuple[Tensor, Tensor]:
     channels, rows, columns = image.shape[1:]
     pooled = image.new_zeros(len(rois), channels, height, width)
     places = torch.full(pooled.shape, -1, dtype=torch.int32)
@@ -163,9 +161,7 @@ def _ps_roi_align(
     return every[:, own.long(), rows, columns], own.expand(len(rois), *own.shape).contiguous()
 
 
-def _ps_roi_pool(
-    image: Tensor, rois: Tensor, scale: float, height: int, width: int
-) -> tuple[Tensor, Tensor]:
+def _ps_roi_pool(image: Tensor, rois: Tensor, scale: float, height: int, width: int) -> tuple[Tensor, Tensor]:
     own = _own_channels(height, width, image.shape[1])
     rows, columns = image.shape[2:]
     regions = []
@@ -245,9 +241,7 @@ def _sample(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
 # -- backward kernels: linear, or by autograd ----------------------------------------------------
 
 
-def _image_gradient(
-    forward: Callable[..., Any], left_out: int, after: int
-) -> Callable[..., Tensor]:
+def _image_gradient(forward: Callable[..., Any], left_out: int, after: int) -> Callable[..., Tensor]:
     """Return the gradient of the image that is the first argument of ``forward``, by its first result.
 
     Args:

@@ -56,9 +56,7 @@ class MacRecorder(DispatchMode):
         #: the row whose call raised last, and the exception
         self.raised: tuple[int, BaseException] | None = None
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Make the call between two marks; count it if a tensor of it is on the device."""
         del types
         kwargs = kwargs or {}
@@ -82,8 +80,7 @@ class MacRecorder(DispatchMode):
     def warned(self) -> tuple[Warned, ...]:
         """The warnings, equal ones counted, in order."""
         return tuple(
-            Warned(text=text, location=location, count=count)
-            for (text, location), count in self._warned.items()
+            Warned(text=text, location=location, count=count) for (text, location), count in self._warned.items()
         )
 
     def warn(self, message: Any, site: tuple[str, int]) -> bool:

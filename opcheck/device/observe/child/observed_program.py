@@ -46,9 +46,7 @@ def main(file: Path) -> int:
         return CaptureError.exit_code
     # TORCH_WARN_ONCE of MPSFallback.mm then warns each time.
     torch.set_warn_always(True)
-    warnings.filterwarnings(
-        "error" if request.strict else "always", message=user_program.FALLBACK_WARNING
-    )
+    warnings.filterwarnings("error" if request.strict else "always", message=user_program.FALLBACK_WARNING)
     recorder = MacRecorder(write, mark=_STDERR)
     write(_start(str(torch.__version__), request))
     own = os.getpid()

@@ -28,9 +28,7 @@ INCLUDE = Path(__file__).parent / "include"
 #: Metal's own macros, for Clang and for GCC, of Metal 3.1, the first with bfloat.
 DEFINES = ("-D__METAL__", "-D__METAL_VERSION__=310")
 
-_LITERAL = re.compile(
-    r"(?<![\w.])(?:\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])"
-)
+_LITERAL = re.compile(r"(?<![\w.])(?:\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")
 
 
 class KernelLibrary(NamedTuple):
@@ -123,13 +121,11 @@ def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> Co
 
     def with_errors(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
         return tuple(
-            replace(graph, failures=(*graph.failures, *_check(index, graph.kernels, include)))
-            for graph in graphs
+            replace(graph, failures=(*graph.failures, *_check(index, graph.kernels, include))) for graph in graphs
         )
 
     tried = (
-        replace(each, side=with_errors(each.side), side_again=with_errors(each.side_again))
-        for each in compiled.tried
+        replace(each, side=with_errors(each.side), side_again=with_errors(each.side_again)) for each in compiled.tried
     )
     not_checked = (*compiled.not_checked, NOT_PROVEN)
     return replace(compiled, tried=tuple(tried), not_checked=not_checked)
@@ -182,9 +178,7 @@ def _no_libclang(error: Exception) -> UsageError:
     )
 
 
-def _check(
-    index: Any, kernels: Sequence[MetalKernel], include: Path | None
-) -> Iterator[CompileFailure]:
+def _check(index: Any, kernels: Sequence[MetalKernel], include: Path | None) -> Iterator[CompileFailure]:
     """Yield the failures of kernels from templates, which bring their own headers, and of the others."""
     for kernel in kernels:
         if "#include" in kernel.source:
@@ -193,9 +187,7 @@ def _check(
     yield from _library(index, others, include)
 
 
-def _library(
-    index: Any, kernels: Sequence[MetalKernel], include: Path | None
-) -> Iterator[CompileFailure]:
+def _library(index: Any, kernels: Sequence[MetalKernel], include: Path | None) -> Iterator[CompileFailure]:
     if not kernels:
         return
     text = join_kernels(kernels)
@@ -225,15 +217,11 @@ def _library(
             # In a header, and no kernel leads there: ours does not go with that of this torch.  (After an error that
             # a kernel leads to, it is a second error of the same instantiation; Clang has no way for it.)
             header = getattr(diagnostic.location.file, "name", "")
-            failures[CompileFailure(kind="harness", message=f"{message} ({header})", ours=True)] = (
-                None
-            )
+            failures[CompileFailure(kind="harness", message=f"{message} ({header})", ours=True)] = None
     yield from failures
 
 
-def _place(
-    diagnostic: Any, kernels: Sequence[MetalKernel], text: KernelLibrary
-) -> _KernelLine | None:
+def _place(diagnostic: Any, kernels: Sequence[MetalKernel], text: KernelLibrary) -> _KernelLine | None:
     """Return the line of a kernel: of the error itself, else of the code that made Clang look into a header."""
     for child in (diagnostic, *diagnostic.children):
         file, line = child.location.file, child.location.line

@@ -43,10 +43,7 @@ def compile_kernels(kernels: Sequence[tuple[str, str, list[str]]]) -> dict[str, 
     name, count = Counter(name for name, _, _ in kernels).most_common(1)[0]
     if count > 1:
         raise CpuKernelError(f"{count} kernels of one library are called {name}")
-    records = [
-        MetalKernel(name=name, source=source, headers=(*headers,))
-        for name, source, headers in kernels
-    ]
+    records = [MetalKernel(name=name, source=source, headers=(*headers,)) for name, source, headers in kernels]
     text = join_kernels(records).text
     entries = "".join(f"OPCHECK_ENTRY({kernel.name})\n" for kernel in records)
     shared = _SHARED.sub(r"\g<indent>static ", text)

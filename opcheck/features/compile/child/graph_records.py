@@ -121,12 +121,8 @@ def line(node: torch.fx.Node) -> SourceLocation | None:
 
 _BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
 #: The source of a kernel in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
-_SHADER = re.compile(
-    r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL
-)
-_PACKAGED = re.compile(
-    r'R"MTL\(.*\n(?P<kernel>(?: *\[\[[^\n]*\n)? *kernel void .*)\)MTL"', re.DOTALL
-)
+_SHADER = re.compile(r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL)
+_PACKAGED = re.compile(r'R"MTL\(.*\n(?P<kernel>(?: *\[\[[^\n]*\n)? *kernel void .*)\)MTL"', re.DOTALL)
 HEADER = re.compile(r"^\s*#include <c10/metal/(\w+)\.h>", re.MULTILINE)
 #: dimensions of a batch of images
 _IMAGES = 4
@@ -213,9 +209,7 @@ def extern_of(kernel: Any) -> Extern:
 def _order(kernel: Any) -> str:
     """Return `` channels_last`` if Inductor hands over a tensor of images in that order."""
     for tensor in getattr(kernel, "inputs", ()):
-        layout = getattr(tensor, "layout", None) or getattr(
-            getattr(tensor, "data", None), "layout", None
-        )
+        layout = getattr(tensor, "layout", None) or getattr(getattr(tensor, "data", None), "layout", None)
         size: Any = getattr(layout, "size", ())
         stride: Any = getattr(layout, "stride", ())
         if len(size) == _IMAGES and stride[1] == 1 and size[1] != 1:
@@ -375,9 +369,7 @@ def fake_on_mps(value: Any) -> Any:
     if not isinstance(value, FakeTensor) or value.fake_device.type != "cpu":
         return value
     with value.fake_mode:
-        return torch.empty_strided(
-            value.size(), value.stride(), dtype=value.dtype, device=torch.device("mps", 0)
-        )
+        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=torch.device("mps", 0))
 
 
 def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:

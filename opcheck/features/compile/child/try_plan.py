@@ -119,9 +119,7 @@ def _use_backend(plan: CompilePlan) -> str:
     return ""
 
 
-def _without_training(
-    plan: CompilePlan, model: torch.nn.Module, name: str
-) -> tuple[CompilePlan, tuple[str, ...]]:
+def _without_training(plan: CompilePlan, model: torch.nn.Module, name: str) -> tuple[CompilePlan, tuple[str, ...]]:
     """Return the plan without its training steps for a program that has none, and what is left out.
 
     Raises:
@@ -173,9 +171,7 @@ def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> 
     if not platform.CAN_FORK:  # each variant has a process of its own then
         return variants.attempt(program, variant, plan.device)
     try:
-        return run_forked(
-            lambda: variants.attempt(program, variant, plan.device), TriedVariant, plan.seconds
-        )
+        return run_forked(lambda: variants.attempt(program, variant, plan.device), TriedVariant, plan.seconds)
     except WorkerError as error:
         late = error.kind == "late"
         more = " (--timeout raises the limit)" if late else ""

@@ -141,8 +141,7 @@ def difference(
     comparable = [
         tensors
         for tensors in zip(compiled, eager, exact, strict=False)
-        if (tensors[2].is_floating_point() or tensors[2].is_complex())
-        and tensors[0].shape == tensors[2].shape
+        if (tensors[2].is_floating_point() or tensors[2].is_complex()) and tensors[0].shape == tensors[2].shape
     ]
     sizes = (_size(reference) for *_, reference in comparable)
     vanishing = unit * max(filter(math.isfinite, sizes), default=0.0)
@@ -215,9 +214,7 @@ def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> Trie
                 again = place_program(program, getattr(torch, variant.dtype), device)
                 other = _compile_and_run(tried, again, eager, exact)
             if other.outcome in {"works", "one shape only"}:
-                tried = replace(
-                    tried, outcome=other.outcome, outputs=other.outputs, gradients=other.gradients
-                )
+                tried = replace(tried, outcome=other.outcome, outputs=other.outputs, gradients=other.gradients)
         return tried
     with _as_on_mps(variant):
         tried = _compile_and_run(tried, fresh, None, None)

@@ -97,8 +97,7 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
     if too_old or machine.virtual or machine.hosted or not machine.apple_silicon:
         return
     yield finding(
-        message=f"torch {torch.version} has MPS, which is not available for a reason that opcheck "
-        "does not recognize",
+        message=f"torch {torch.version} has MPS, which is not available for a reason that opcheck does not recognize",
         hint="log in at the Mac's own screen once and try again: the session of a daemon, for "
         "example, has no GPU; python -c 'import torch; torch.zeros(1, device=\"mps\")' "
         "prints torch's own reason",
@@ -135,8 +134,7 @@ def _not_listed(examined: Examined) -> Iterator[Finding]:
         return
     newer = torch.line > examined.lines[-1]
     yield finding(
-        message=f"the op lists have no torch {torch.line}"
-        + (": it is newer than the lists" if newer else ""),
+        message=f"the op lists have no torch {torch.line}" + (": it is newer than the lists" if newer else ""),
         hint="pip install --upgrade opcheck" if newer else install(examined.lines[-1]),
     )
 

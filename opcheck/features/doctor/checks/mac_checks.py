@@ -26,8 +26,7 @@ def _too_old(examined: Examined) -> Iterator[Finding]:
     lines = examined.installable()
     older = f"; or, on this macOS: {install(lines[-1])}" if lines else ""
     yield finding(
-        message=f"torch {examined.torch} starts its MPS backend on macOS {minimum} and newer; "
-        f"this is macOS {macos}",
+        message=f"torch {examined.torch} starts its MPS backend on macOS {minimum} and newer; this is macOS {macos}",
         hint=f"update macOS to {minimum} or newer: softwareupdate --list{older}",
         prints=examined.lists.release(str(examined.torch)).minimum_macos_text,
     )
@@ -54,8 +53,7 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
         yield finding(
             message=f"torch {torch} has {plural(len(here), 'known wrong result')} that macOS "
             f"{macos} causes; {where} does not have {', '.join(sorted(mended))}",
-            hint=f"{mend}; whether a model makes such calls: "
-            f"opcheck audit MODEL --torch {torch} --macos {macos}",
+            hint=f"{mend}; whether a model makes such calls: opcheck audit MODEL --torch {torch} --macos {macos}",
             count=len(here),
         )
 
@@ -81,8 +79,7 @@ def _intel(examined: Examined) -> Iterator[Finding]:
     span = load_wheels().intel
     lines = [line for line in examined.lines if line in span]
     yield finding(
-        message="this Mac has an Intel processor; the last torch with a wheel for it is "
-        f"{lines[-1]}",
+        message=f"this Mac has an Intel processor; the last torch with a wheel for it is {lines[-1]}",
         hint=f"stay with it, on the CPU: {install(lines[-1])}; or use a Mac with Apple silicon",
     )
 
@@ -120,8 +117,7 @@ def _virtual(examined: Examined) -> Iterator[Finding]:
         ),
         hint="test small models there (below 1 GB, each in a process of its own); opcheck audit MODEL predicts the "
         "rest on any machine; results of a virtual GPU may differ from those of a Mac",
-        prints="MPS backend out of memory (MPS allocated: 1024.00 MB). Tried to allocate 256 bytes on "
-        "shared pool.",
+        prints="MPS backend out of memory (MPS allocated: 1024.00 MB). Tried to allocate 256 bytes on shared pool.",
     )
 
 
@@ -139,8 +135,7 @@ def _memory(examined: Examined) -> Iterator[Finding]:
     limit = f"raises above {filesize(int(recommended * high))}" if high else "has no limit"
     claim = "torch reports that Metal recommends" if seen else "Metal is expected to recommend"
     yield finding(
-        message=f"{size} GiB of memory: {claim} at most {filesize(recommended)} of it for "
-        f"the GPU, and torch {limit}",
+        message=f"{size} GiB of memory: {claim} at most {filesize(recommended)} of it for the GPU, and torch {limit}",
         hint=f"whether a model fits: opcheck audit MODEL --memory {size}",
     )
 

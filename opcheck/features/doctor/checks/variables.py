@@ -56,8 +56,7 @@ def _no_number(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         if known.status == "read" and known.variable is not None and number(value) is None:
             yield finding(
-                message=f"{name} is {value!r}, which is no number; it takes "
-                f"{known.variable.values}",
+                message=f"{name} is {value!r}, which is no number; it takes {known.variable.values}",
                 hint=f"export {name}=1" if name == _FALLBACK else f"unset {name}",
             )
 
@@ -77,9 +76,7 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
         problem = f"it must not be above {HIGH}={invalid.bound:g}"
     yield finding(
         message=f"{invalid.variable} {given} {invalid.ratio:g}: {problem}",
-        hint=f"unset {HIGH}"
-        if invalid.variable == HIGH
-        else f"export {invalid.variable}={invalid.bound:g}",
+        hint=f"unset {HIGH}" if invalid.variable == HIGH else f"export {invalid.variable}={invalid.bound:g}",
         prints=invalid.prints,
     )
 
@@ -88,8 +85,7 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
 def _no_limit(examined: Examined) -> Iterator[Finding]:
     if number(examined.environment.variables.get(HIGH, "")) == 0:
         yield finding(
-            message=f"{HIGH} is 0: torch takes memory without a limit, and macOS may swap until "
-            "it stops responding",
+            message=f"{HIGH} is 0: torch takes memory without a limit, and macOS may swap until it stops responding",
             hint=f"unset {HIGH}; opcheck audit MODEL --memory GB estimates what a model needs",
         )
 
@@ -107,15 +103,13 @@ def _bits(examined: Examined) -> Iterator[Finding]:
             raises = name == _PROFILE and given > every
             yield finding(
                 severity="error" if raises else "warning",
-                message=f"{name} is {value}: its bits are "
-                + ", ".join(f"{b.value} {b.name}" for b in bits),
+                message=f"{name} is {value}: its bits are " + ", ".join(f"{b.value} {b.name}" for b in bits),
                 hint=f"export {name}={given & every if given > 0 else 0}",
                 prints=f"invalid log options {given} passed to {name}" if raises else "",
             )
         elif set_ and set_ <= {*_HOW.get(name, ())}:
             yield finding(
-                message=f"{name} is {value}: {', '.join(sorted(set_))} sets how to print, and no bit "
-                "selects what",
+                message=f"{name} is {value}: {', '.join(sorted(set_))} sets how to print, and no bit selects what",
                 hint=f"export {name}={given | 1}",
             )
 

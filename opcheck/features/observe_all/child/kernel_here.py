@@ -54,11 +54,7 @@ def _observe(operation: str, dtype: torch.dtype, stand_in: str) -> tuple[str, st
         return "unsupported", " ".join(str(error).split())[:200]
     judged = judging.judge(expected, got, reference.allowed_units(operation, dtype))
     sample = judged.smallest
-    text = (
-        f"{', '.join(sample.inputs)} gives {sample.result}, right {sample.expected}"
-        if sample
-        else ""
-    )
+    text = f"{', '.join(sample.inputs)} gives {sample.result}, right {sample.expected}" if sample else ""
     return ("wrong" if judged.wrong else "right"), text
 
 

@@ -92,10 +92,7 @@ def samples_of(op: Any, task: ProbeTask, limit: int) -> list[OpInfoSample]:
     torch.manual_seed(0)
     dtype, grad = getattr(torch, task.dtype), task.phase == "gradient"
     made = op.sample_inputs("cpu", dtype, requires_grad=grad)
-    return [
-        OpInfoSample((sample.input, *sample.args), dict(sample.kwargs))
-        for sample in itertools.islice(made, limit)
-    ]
+    return [OpInfoSample((sample.input, *sample.args), dict(sample.kwargs)) for sample in itertools.islice(made, limit)]
 
 
 def on_device(op: Any, sample: OpInfoSample, device: torch.device) -> OpInfoSample:
@@ -239,9 +236,7 @@ def _call_sample(op: Any, task: ProbeTask, sample: OpInfoSample) -> None:
     if task.phase == "forward":
         return
     # A gradient that comes in in a sparse layout ends the process in torch 2.13, on the CPU, too.
-    outputs = [
-        tensor for tensor in tensors(out) if tensor.requires_grad and tensor.layout == torch.strided
-    ]
+    outputs = [tensor for tensor in tensors(out) if tensor.requires_grad and tensor.layout == torch.strided]
     inputs = [each for each in tensors(tuple(sample)) if each.requires_grad and each.is_leaf]
     if outputs and inputs:
         # The gradients come from outside, so that no reduction of ours is among the calls.

@@ -182,6 +182,4 @@ class Clock:
 
 def _kind(call: Float64Call) -> str:
     arguments = call.args, call.kwargs
-    return repr(
-        tree_map_only(KeptTensor, lambda kept: (kept.dtype, kept.size, kept.stride), arguments)
-    )
+    return repr(tree_map_only(KeptTensor, lambda kept: (kept.dtype, kept.size, kept.stride), arguments))

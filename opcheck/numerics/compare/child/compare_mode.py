@@ -187,9 +187,7 @@ class _Judge:
     def _second_opinion(self) -> list[torch.Tensor]:
         """Return what the CPU makes of it in the same dtype; where the run is on the CPU, that is the run."""
         if self._in_its_dtype is None:
-            self._in_its_dtype = (
-                [] if self._on_cpu else cpu_reference.in_its_dtype(self._call) or []
-            )
+            self._in_its_dtype = [] if self._on_cpu else cpu_reference.in_its_dtype(self._call) or []
         return self._in_its_dtype
 
 

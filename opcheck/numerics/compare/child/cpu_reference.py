@@ -191,9 +191,7 @@ def sizes(call: Float64Call) -> list[torch.Tensor] | None:
 def _of_gradient(call: Float64Call) -> list[torch.Tensor] | None:
     """Return the largest incoming gradient: the outgoing ones are differences of such values."""
     gradients = [
-        value
-        for name, value in call.arguments().items()
-        if name.startswith("grad") and isinstance(value, KeptTensor)
+        value for name, value in call.arguments().items() if name.startswith("grad") and isinstance(value, KeptTensor)
     ]
     if not gradients or not gradients[0].memory.numel():
         return None

@@ -46,11 +46,7 @@ DETERMINED = {
 def determined_results(func: Any, count: int) -> Sequence[int]:
     """Return the positions of the results that have one right answer, of the first so many."""
     positions = DETERMINED.get(func.overloadpacket)
-    return (
-        range(count)
-        if positions is None
-        else [position for position in positions if position < count]
-    )
+    return range(count) if positions is None else [position for position in positions if position < count]
 
 
 def same_choice(call: Float64Call, result: torch.Tensor, exact: torch.Tensor) -> bool:

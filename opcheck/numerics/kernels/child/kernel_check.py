@@ -68,9 +68,7 @@ class KernelCheck:
         replaces: the program gets the kernels' results.
     """
 
-    def __init__(
-        self, target: Target, lists: OpLists, released: ReleaseKernels, *, replaces: bool = False
-    ) -> None:
+    def __init__(self, target: Target, lists: OpLists, released: ReleaseKernels, *, replaces: bool = False) -> None:
         self._line, self._routes, self._released = str(target.torch), routes(lists), released
         self._replaces, self._sampler = replaces, Sampler()
         self._operators: dict[str, CheckedOperator] = {}
@@ -115,11 +113,7 @@ class KernelCheck:
             None,
             tuple(each.name for each in declared),
             {each.name: each.default_value for each in declared if each.has_default_value()},
-            tuple(
-                each.name
-                for each in declared
-                if each.alias_info is not None and each.alias_info.is_write
-            ),
+            tuple(each.name for each in declared if each.alias_info is not None and each.alias_info.is_write),
         )
 
     def _with_copies(self, prepared: PreparedCall, written: list[Tensor]) -> PreparedCall:

@@ -42,9 +42,7 @@ class ShadowKernels:
         #: why no kernel can be run; empty where they can
         self.reason = ""
         try:
-            self._machine = KernelMachine(
-                archive.default_cache().parent / "kernels", optimized=True
-            )
+            self._machine = KernelMachine(archive.default_cache().parent / "kernels", optimized=True)
             released = self._read_kernels(lists.release(str(target.torch)).torch)
             self.check = KernelCheck(target, lists, released, replaces=mode == "replace")
         except OpcheckError as error:

@@ -100,9 +100,7 @@ class NumbersTally:
             dtype: of its result.
         """
         module = place()[1]
-        self._by_module[module].update(
-            all=1, checked=int(checked is not None and not checked.reason)
-        )
+        self._by_module[module].update(all=1, checked=int(checked is not None and not checked.reason))
         amounts = {"calls": 1, "elements": elements, "flops": flops}
         self._all.update(amounts)
         if checked is None or checked.reason:
@@ -121,11 +119,7 @@ class NumbersTally:
 
     def calls_inside(self, module: str) -> tuple[int, int]:
         """Return how many calls inside of a module kernels computed, and all of them."""
-        inside = [
-            counts
-            for name, counts in self._by_module.items()
-            if name == module or name.startswith(f"{module}.")
-        ]
+        inside = [counts for name, counts in self._by_module.items() if name == module or name.startswith(f"{module}.")]
         return sum(each["checked"] for each in inside), sum(each["all"] for each in inside)
 
     def wrong_calls(self) -> dict[WrongPlace, HostCall]:
@@ -172,9 +166,7 @@ def _record(key: WrongPlace, line: _WrongLine, mended: str) -> WrongNumbers:
         smallest=_sample(line.smallest),
         worst=_sample(line.worst),
         mended=mended,
-        place=GroupLocation.at(
-            locate(key.site), module=key.module, phase=key.phase, count=line.calls
-        ),
+        place=GroupLocation.at(locate(key.site), module=key.module, phase=key.phase, count=line.calls),
     )
 
 

@@ -18,9 +18,7 @@ from opcheck.tracing.torch_private.trees import tensors
 _CONFIRMED = 2048
 #: Functions of the exact operands: the rounding of these is no excuse.  A weighted mean may cancel.
 _UNMOVED = pointwise.UNMOVED - {"lerp", "lerp_alpha"}
-_STEPS = frozenset(
-    ["ceil", "div_floor", "div_trunc", "floor", "fmod", "remainder", "round", "trunc"]
-)
+_STEPS = frozenset(["ceil", "div_floor", "div_trunc", "floor", "fmod", "remainder", "round", "trunc"])
 #: A result may be so many times as far off as the furthest off of the CPU's, and so many units in the last place.
 _TIMES, _UNITS = 8.0, 4.0
 _HARD_UNITS = 512.0
@@ -102,9 +100,7 @@ def _far(computed: Tensor, right: Tensor, units: float) -> Tensor:
             torch.view_as_real(right.contiguous()),
         )
         size = right.abs().amax(-1, keepdim=True)
-        off = ((computed - right).abs() <= units * torch.finfo(right.dtype).eps * size) | (
-            computed == right
-        )
+        off = ((computed - right).abs() <= units * torch.finfo(right.dtype).eps * size) | (computed == right)
         return (~(off | (computed.isnan() & right.isnan())).all(-1)).reshape(-1).nonzero().flatten()
     if not right.is_floating_point():
         return (computed != right).reshape(-1).nonzero().flatten()
@@ -162,9 +158,7 @@ def _confirm_pointwise(
     )
 
 
-def _confirm_whole(
-    host: HostCall, bound: BoundCall, place: int, differing: Tensor
-) -> WrongResults | None:
+def _confirm_whole(host: HostCall, bound: BoundCall, place: int, differing: Tensor) -> WrongResults | None:
     """Compare results with the call in float64: wrong by more than the CPU's, and than what rounding moves."""
     right, computed = host.outputs[place], bound.results[place]
     assert computed is not None
@@ -228,9 +222,7 @@ def _evaluate(host: HostCall, place: int, draw: int) -> Tensor | None:
         wide = value.to(WIDE[value.dtype])
         if draw:
             by = torch.finfo(value.dtype).eps * (1 if value.dtype == torch.float32 else 0.5)
-            wide = wide * (
-                1 + by * (2 * torch.rand(wide.shape, generator=drawn, dtype=torch.float64) - 1)
-            )
+            wide = wide * (1 + by * (2 * torch.rand(wide.shape, generator=drawn, dtype=torch.float64) - 1))
         return wide
 
     func = _REFERENCES.get(host.name, host.func)

@@ -112,9 +112,7 @@ class _Modules:
         entry.bytes_out += sum(tensor.nbytes for tensor in results)
 
     def _error(self, values: list[torch.Tensor]) -> float:
-        return max(
-            (self._shadows.error(tensor) for tensor in values if is_followed(tensor)), default=0.0
-        )
+        return max((self._shadows.error(tensor) for tensor in values if is_followed(tensor)), default=0.0)
 
 
 class _PrecisionRun:
@@ -200,9 +198,7 @@ class _PrecisionRun:
         return cast
 
     def _input(self, value: Any) -> Any:
-        if not (
-            isinstance(value, torch.Tensor) and value.is_floating_point() and is_followed(value)
-        ):
+        if not (isinstance(value, torch.Tensor) and value.is_floating_point() and is_followed(value)):
             return value.clone() if isinstance(value, torch.Tensor) else value
         cast = value.detach().to(self.dtype, copy=True)
         exact = value.detach().double()

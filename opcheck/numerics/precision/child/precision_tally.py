@@ -122,9 +122,7 @@ class PrecisionTally:
             )
 
 
-def _line(
-    op: str, where: GroupLocation, first: int, errors: ShadowedCall | _Errors
-) -> PrecisionLine:
+def _line(op: str, where: GroupLocation, first: int, errors: ShadowedCall | _Errors) -> PrecisionLine:
     return PrecisionLine(
         op=op,
         place=where,

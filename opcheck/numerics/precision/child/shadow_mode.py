@@ -103,11 +103,7 @@ class Shadows:
         storage = tensor.untyped_storage()
         part = _PARTS.get(tensor.dtype, tensor.dtype)
         beside = self._beside.get(storage_address(storage))
-        if (
-            beside is None
-            or beside.part != part
-            or beside.numbers.numel() != storage.nbytes() // part.itemsize
-        ):
+        if beside is None or beside.part != part or beside.numbers.numel() != storage.nbytes() // part.itemsize:
             beside = self._beside[storage_address(storage)] = _Beside(storage, part)
         return beside
 
@@ -279,18 +275,14 @@ class ShadowMode(Float64Mode):
         for tensor in filter(is_followed, call.result_tensors(result)):
             shadows.forget(tensor)
 
-    def _exact(
-        self, call: Float64Call, like: torch.Tensor | None = None
-    ) -> list[torch.Tensor] | None:
+    def _exact(self, call: Float64Call, like: torch.Tensor | None = None) -> list[torch.Tensor] | None:
         """Return what the call makes of float64's values, or makes them; None: no kernel does."""
         writes = bool(call.written_tensors())
 
         def widen(value: Any) -> Any:
             if is_followed(value):
                 return self._shadows.view(value)
-            return (
-                value.clone() if writes and isinstance(value, torch.Tensor) else widen_dtype(value)
-            )
+            return value.clone() if writes and isinstance(value, torch.Tensor) else widen_dtype(value)
 
         try:
             return call.with_changed(widen).for_wide_results(like).run()

@@ -37,8 +37,7 @@ def _make_operator(name: str, facts: dict[str, Any]) -> Operator:
     text = fields.pop("text", None)
     if texts := fields.pop("texts", [{}] if text else ()):
         fields["device_texts"] = tuple(
-            DeviceText(always(row["text"]) if "text" in row else text, _read_span(row))
-            for row in texts
+            DeviceText(always(row["text"]) if "text" in row else text, _read_span(row)) for row in texts
         )
     if like := fields.pop("like", None):
         fields["metadata"] = make_like(*like)
@@ -69,9 +68,7 @@ BRANCHES: dict[str, Branch] = {
     name: operator.branch for name, operator in OPERATORS.items() if operator.branch is not None
 }
 PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
-    name: operator.python_kernel
-    for name, operator in OPERATORS.items()
-    if operator.python_kernel is not None
+    name: operator.python_kernel for name, operator in OPERATORS.items() if operator.python_kernel is not None
 }
 
 

@@ -88,9 +88,7 @@ def _fill_text(tensors: Any) -> str:
 def _nonzero_text(tensors: Any) -> str:
     # mps/operations/Indexing.mm, ``nonzero_impl_mps``
     self, out = places(tensors[:2])
-    return (
-        f"expected self and out to be on the same device, but got out on {out} and self on {self}"
-    )
+    return f"expected self and out to be on the same device, but got out on {out} and self on {self}"
 
 
 @fact("unbacked", "aten::nonzero", "aten::argwhere")
@@ -104,9 +102,7 @@ def _guess_nonzero(arguments: Given, keep: int) -> Guess:
 
 @fact("metadata", "aten::values", "aten::_values", "aten::indices", "aten::_indices", "aten::_nnz")
 def _refuse_count(_given: Given, _ask: TargetQueries) -> Results:
-    raise DataDependentError(
-        "the number of a sparse tensor's values is not known in a run on shapes"
-    )
+    raise DataDependentError("the number of a sparse tensor's values is not known in a run on shapes")
 
 
 @fact("unbacked", "aten::masked_select")
@@ -166,13 +162,8 @@ def take_along_dim(_context: Any, x: Tensor, indices: Tensor, dim: int | None = 
     if dim is None:
         return aten.gather.default(x.view(-1), 0, indices.view(-1))
     dim %= x.dim()
-    both = torch.broadcast_shapes(
-        *([1 if i == dim else n for i, n in enumerate(t.shape)] for t in (x, indices))
-    )
-    x, indices = (
-        t.broadcast_to([t.shape[i] if i == dim else n for i, n in enumerate(both)])
-        for t in (x, indices)
-    )
+    both = torch.broadcast_shapes(*([1 if i == dim else n for i, n in enumerate(t.shape)] for t in (x, indices)))
+    x, indices = (t.broadcast_to([t.shape[i] if i == dim else n for i, n in enumerate(both)]) for t in (x, indices))
     return aten.gather.default(x, dim, indices)
 
 
@@ -197,9 +188,7 @@ def _cat_text(tensors: Any) -> str:
     # check is left.
     *others, last = places(tensors)
     another = next(place for place in others if place != last)
-    return (
-        f"torch.cat(): all input tensors must be on the same device. Received {another} and {last}"
-    )
+    return f"torch.cat(): all input tensors must be on the same device. Received {another} and {last}"
 
 
 @fact(
@@ -264,8 +253,7 @@ def _copy_resized(source: Tensor, target: Tensor) -> Tensor:
 #: Sorting.cpp, quantile_compute: on the CPU alone the values of q are checked (the torch 2.9 that
 #: may be installed).
 _CHECKS_OF_QUANTILES = frozenset(
-    f"aten::{name}"
-    for name in ("ge.Scalar", "le.Scalar", "logical_and_", "all", "new_ones", "equal")
+    f"aten::{name}" for name in ("ge.Scalar", "le.Scalar", "logical_and_", "all", "new_ones", "equal")
 )
 
 

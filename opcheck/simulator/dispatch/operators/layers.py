@@ -27,8 +27,7 @@ Tensor = torch.Tensor
 
 _V2_5, _V2_6, _V2_7, _V2_12, _V2_14 = (Version(2, minor) for minor in (5, 6, 7, 12, 14))
 _TAKES_GQA = "enable_gqa" in {
-    argument.name
-    for argument in schema_of(aten._scaled_dot_product_attention_math_for_mps.default).arguments
+    argument.name for argument in schema_of(aten._scaled_dot_product_attention_math_for_mps.default).arguments
 }
 
 
@@ -137,9 +136,7 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # are not kept.
     query, key, value = arguments["query"], arguments["key"], arguments["value"]
     rows = query.shape[:-1]
-    return tuple(
-        contiguous((*rows, width), query.dtype) for width in (value.shape[-1], key.shape[-2])
-    )
+    return tuple(contiguous((*rows, width), query.dtype) for width in (value.shape[-1], key.shape[-2]))
 
 
 @fact("emulate", "aten::_scaled_dot_product_attention_math_for_mps")
@@ -244,9 +241,7 @@ def _emulate_transposed(
 
 
 @fact("emulate", "aten::mps_convolution_backward")
-def _emulate_backward(
-    x: Tensor, grad: Tensor, weight: Tensor, padding: Any, stride: Any, *rest: Any
-) -> Any:
+def _emulate_backward(x: Tensor, grad: Tensor, weight: Tensor, padding: Any, stride: Any, *rest: Any) -> Any:
     dilation, groups, mask = rest
     sizes = (stride, padding, dilation, _NOT_TRANSPOSED, [0] * len(padding), groups)
     return aten.convolution_backward.default(grad, x, weight, [weight.shape[0]], *sizes, mask)
@@ -286,12 +281,7 @@ def _rms_norm(
     eps: float | None = None,
 ) -> Tensor:
     way = "composite"
-    if (
-        weight is not None
-        and x.is_floating_point()
-        and weight.is_floating_point()
-        and not needs_grad(x, weight)
-    ):
+    if weight is not None and x.is_floating_point() and weight.is_floating_point() and not needs_grad(x, weight):
         channels_last = x.dim() in (4, 5) and x.is_contiguous(
             memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d
         )
@@ -304,18 +294,14 @@ def _rms_norm(
     return _rms_norm_composite(x, normalized_shape, weight, eps)
 
 
-def _rms_norm_composite(
-    x: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float | None
-) -> Tensor:
+def _rms_norm_composite(x: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float | None) -> Tensor:
     # layer_norm.cpp, rms_norm_composite: the mean of squares in float32 for float16 and bfloat16.
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
     compute = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
     if eps is None:
         eps = torch.finfo(compute).eps
     upcast = x.to(compute)
-    rrms = aten.rsqrt.default(
-        aten.add_.Scalar(aten.mean.dim(aten.pow.Tensor_Scalar(upcast, 2), dims, True), eps)
-    )
+    rrms = aten.rsqrt.default(aten.add_.Scalar(aten.mean.dim(aten.pow.Tensor_Scalar(upcast, 2), dims, True), eps))
     result = aten.mul.Tensor(upcast, rrms).type_as(x)
     return result if weight is None else aten.mul.Tensor(result, weight)
 
@@ -362,9 +348,7 @@ def _ctc_loss(
 
 
 @fact("branch", "aten::kl_div")
-def _kl_div(
-    _context: Any, x: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False
-) -> Tensor:
+def _kl_div(_context: Any, x: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
     # Loss.cpp of 1.13 and 2.0, which had no xlogy on MPS
     loss = torch.exp(target) * (target - x) if log_target else target * (torch.log(target) - x)
     if reduction == 0:
@@ -373,9 +357,7 @@ def _kl_div(
 
 
 @fact("branch", "aten::cosine_similarity")
-def cosine_similarity(
-    _context: Any, x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8
-) -> Tensor:
+def cosine_similarity(_context: Any, x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Compute as 1.13 and 2.0 do: the norms from squares, not by linalg_vector_norm (Distance.cpp)."""
     dtype = torch.result_type(x1, x2)
     shape = torch.broadcast_shapes(x1.shape, x2.shape)

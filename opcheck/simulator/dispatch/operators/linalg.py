@@ -87,9 +87,7 @@ def _grouped_mm_body(arguments: Given, _ask: TargetQueries) -> Calls:
 
 
 @fact("branch", "aten::tensordot")
-def _tensordot(
-    _context: DispatchContext, a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]
-) -> Tensor:
+def _tensordot(_context: DispatchContext, a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Tensor:
     # native/Linear.cpp: elsewhere a full contraction becomes a dot product; on MPS it is always mm.
     dims_a = [d % a.dim() for d in dims_a] if a.dim() else list(dims_a)
     dims_b = [d % b.dim() for d in dims_b] if b.dim() else list(dims_b)

@@ -235,15 +235,10 @@ def gradients(
         For each input its gradient; None where it is not wanted or does not depend on a result.
     """
     with cpu_autograd():
-        leaves = [
-            tensor.detach().requires_grad_(want)
-            for tensor, want in zip(inputs, wanted, strict=True)
-        ]
+        leaves = [tensor.detach().requires_grad_(want) for tensor, want in zip(inputs, wanted, strict=True)]
         outputs = forward(*leaves)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        arguments = [
-            (out, grad) for out, grad in zip(outputs, grads, strict=False) if grad is not None
-        ]
+        arguments = [(out, grad) for out, grad in zip(outputs, grads, strict=False) if grad is not None]
         asked = [leaf for leaf in leaves if leaf.requires_grad]
         if not asked or not arguments:
             return [None] * len(leaves)
@@ -261,9 +256,7 @@ def gradients(
 # -- word the errors of kernels for tensors on two devices; each kernel has its own check and text -------------
 
 #: TensorIterator.cpp, ``compute_types``
-TWO_DEVICES = (
-    "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
-)
+TWO_DEVICES = "Expected all tensors to be on the same device, but found at least two devices, mps:0 and cpu!"
 #: ... for the second CPU tensor without dimensions
 TOO_MANY_NUMBERS = "Trying to pass too many CPU scalars to non-CPU kernel!"
 
@@ -312,9 +305,7 @@ def checked_by_linear_algebra(kernel: str, *names: str) -> Callable[[Any], str |
     return text
 
 
-def one_device(
-    op: Any, text: Callable[..., str | None], body: Callable[..., Any] | None = None
-) -> Callable[..., Any]:
+def one_device(op: Any, text: Callable[..., str | None], body: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Return a branch for a composite whose C++ compares devices, and sees the CPU under simulated tensors.
 
     Args:
@@ -373,10 +364,7 @@ def mismatch(
     numbers = [tensor for tensor in others if is_on_cpu(tensor)]
     if outs and not iterated and others and places(others[:1]) != places(outs[:1]):
         # ATen/RegisterMPS.cpp, ``resize_out``, of structured kernels and of generated composites
-        return (
-            f"Expected out tensor to have device {places(others)[0]}, but got {places(outs)[0]} "
-            "instead"
-        )
+        return f"Expected out tensor to have device {places(others)[0]}, but got {places(outs)[0]} instead"
     if any(tensor.dim() for tensor in numbers) or any(map(is_on_cpu, written)):
         return TWO_DEVICES
     if not name.startswith("aten::") or name.startswith("aten::_foreach_"):

@@ -79,9 +79,7 @@ def _lstm_cell(x: Tensor, hidden: Hidden, w: Weights) -> Hidden:
     return (new_h if w.hr is None else aten.linear.default(new_h, w.hr), new_c)
 
 
-def _steps(
-    cell: Any, xs: Sequence[Tensor], hidden: Hidden, w: Weights
-) -> tuple[list[Tensor], Hidden]:
+def _steps(cell: Any, xs: Sequence[Tensor], hidden: Hidden, w: Weights) -> tuple[list[Tensor], Hidden]:
     outputs = []
     for x in xs:
         hidden = cell(x, hidden, w)
@@ -89,9 +87,7 @@ def _steps(
     return outputs, hidden
 
 
-def _layer(
-    cell: Any, x: Tensor, hidden: Hidden, w: Weights, *, reverse: bool
-) -> tuple[Tensor, Hidden]:
+def _layer(cell: Any, x: Tensor, hidden: Hidden, w: Weights, *, reverse: bool) -> tuple[Tensor, Hidden]:
     xs = list(x.unbind(0))
     outputs, hidden = _steps(cell, xs[::-1] if reverse else xs, hidden, w)
     return torch.stack(outputs[::-1] if reverse else outputs, 0), hidden
@@ -104,9 +100,7 @@ def _packed(
     return forward(cell, data, sizes, hidden, w)
 
 
-def _packed_forward(
-    cell: Any, data: Tensor, sizes: list[int], hidden: Hidden, w: Weights
-) -> tuple[Tensor, Hidden]:
+def _packed_forward(cell: Any, data: Tensor, sizes: list[int], hidden: Hidden, w: Weights) -> tuple[Tensor, Hidden]:
     outputs, finished = [], []
     offset, last = 0, sizes[0]
     for size in sizes:
@@ -123,17 +117,14 @@ def _packed_forward(
     return torch.cat(outputs, 0), tuple(torch.cat(list(end), 0) for end in ends)
 
 
-def _packed_reverse(
-    cell: Any, data: Tensor, sizes: list[int], first: Hidden, w: Weights
-) -> tuple[Tensor, Hidden]:
+def _packed_reverse(cell: Any, data: Tensor, sizes: list[int], first: Hidden, w: Weights) -> tuple[Tensor, Hidden]:
     outputs: list[Tensor] = []
     offset, last = data.size(0), sizes[-1]
     hidden = tuple(h.narrow(0, 0, last) for h in first)
     for size in reversed(sizes):
         if size > last:
             hidden = tuple(
-                torch.cat([h, f.narrow(0, last, size - last)], 0)
-                for h, f in zip(hidden, first, strict=True)
+                torch.cat([h, f.narrow(0, last, size - last)], 0) for h, f in zip(hidden, first, strict=True)
             )
         offset -= size
         last = size
@@ -221,9 +212,7 @@ def _unroll(
     return (out.transpose(0, 1) if batch_first else out, *ends)
 
 
-def _unrolled_packed(
-    cell: Any, context: Any, data: Tensor, batch_sizes: Tensor, *rest: Any
-) -> tuple[Tensor, ...]:
+def _unrolled_packed(cell: Any, context: Any, data: Tensor, batch_sizes: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     layer = functools.partial(_packed, [int(size) for size in batch_sizes.tolist()])
     return _unroll(cell, context, data, *rest, layer=layer)
 
@@ -240,9 +229,7 @@ def _iterates_cells(target: Target) -> bool:
 
 
 @fact("branch", "aten::lstm.input")
-def _lstm(
-    context: DispatchContext, x: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any
-) -> Any:
+def _lstm(context: DispatchContext, x: Tensor, hx: list[Tensor], params: list[Tensor], *rest: Any) -> Any:
     if rest[1] > 1 and context.ask(_iterates_cells):
         warnings.warn(_LSTM_ON_MACOS_12, stacklevel=2)
         return _unroll(_lstm_cell, context, x, hx, params, *rest)
@@ -371,10 +358,7 @@ def _emulate_backward(*args: Any) -> Any:
         result = gradients(forward, inputs, [True] * len(inputs), *grads)
     finally:
         torch.set_rng_state(before)
-    filled = [
-        torch.zeros_like(tensor) if grad is None else grad
-        for grad, tensor in zip(result, inputs, strict=True)
-    ]
+    filled = [torch.zeros_like(tensor) if grad is None else grad for grad, tensor in zip(result, inputs, strict=True)]
     return filled[0], filled[1:3], filled[3:]
 
 

@@ -53,9 +53,7 @@ def test_one_tensor_is_one_argument_and_a_list_goes_by_position(tmp_path: Path) 
         ("bad.pt", "no tensor", "cannot read bad.pt: "),
     ],
 )
-def test_a_file_that_cannot_be_read_is_said(
-    tmp_path: Path, name: str, content: str | None, message: str
-) -> None:
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, name: str, content: str | None, message: str) -> None:
     path = tmp_path / name
     if content is not None:
         path.write_text(content)

@@ -125,9 +125,7 @@ def test_written_inputs_are_called_in_their_order_and_by_name() -> None:
         ),
     ],
 )
-def test_written_inputs_that_the_model_does_not_take(
-    written: tuple[str, ...], lines: list[str]
-) -> None:
+def test_written_inputs_that_the_model_does_not_take(written: tuple[str, ...], lines: list[str]) -> None:
     with pytest.raises(InputError) as caught:
         inputs_for(loaded(Two()), written)
     assert str(caught.value).splitlines() == lines
@@ -208,9 +206,7 @@ def test_the_first_layer_is_an_embedding() -> None:
     model = nn.Sequential(nn.Embedding(13, 4), nn.Linear(4, 2))
     made = inputs_for(loaded(model))
     assert made.specs == ("1x128:int64",)
-    assert made.note == (
-        "the input was guessed from the first layer, 0 (Embedding): --input sets it"
-    )
+    assert made.note == ("the input was guessed from the first layer, 0 (Embedding): --input sets it")
     assert model(*made.args).shape == (1, 128, 2)
 
 
@@ -229,9 +225,7 @@ def no_arguments() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_model_that_nothing_is_known_about(
-    model: Callable[..., Any], what: str, takes: str
-) -> None:
+def test_a_model_that_nothing_is_known_about(model: Callable[..., Any], what: str, takes: str) -> None:
     with pytest.raises(InputError) as caught:
         inputs_for(loaded(model))
     assert str(caught.value).splitlines() == [
@@ -589,11 +583,7 @@ FLUX = {
         ),
         (
             "ControlNetModel",
-            {
-                name: value
-                for name, value in UNET.items()
-                if name not in ("sample_size", "up_block_types")
-            },
+            {name: value for name, value in UNET.items() if name not in ("sample_size", "up_block_types")},
             (
                 "sample=1x4x64x64:float32",
                 "timestep=1:int64",

@@ -17,9 +17,7 @@ def test_a_file_of_torch_save(tmp_path: Path) -> None:
     file = tmp_path / "model.pt"
     state = {"w": torch.ones(2), "m": {"mean": torch.ones(2, dtype=torch.float64)}, "n": 3}
     torch.save(state, file)
-    assert [(birth.name, birth.dtype, birth.api) for birth in births(str(file))] == [
-        ("m.mean", "float64", "model.pt")
-    ]
+    assert [(birth.name, birth.dtype, birth.api) for birth in births(str(file))] == [("m.mean", "float64", "model.pt")]
 
 
 def test_a_safetensors_file_is_read_by_its_header_alone(tmp_path: Path) -> None:

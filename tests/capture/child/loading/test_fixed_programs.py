@@ -166,10 +166,7 @@ def test_the_module_of_a_program_is_audited_too(nets: Any) -> None:
 def test_findings_name_the_exported_line_and_module(nets: Any) -> None:
     report = _audit(_export(nets.Net().eval(), _image()))
     groups = {group.op: group.locations[0] for group in report.groups}
-    places = {
-        op: (place.module, place.location.text if place.location else "")
-        for op, place in groups.items()
-    }
+    places = {op: (place.module, place.location.text if place.location else "") for op, place in groups.items()}
     assert places["aten::convolution"] == ("conv", "x = torch.relu(self.norm(self.conv(x)))")
     assert places["aten::linear"] == ("head", "return self.head(x.mean((2, 3)))")
     assert places["aten::mean.dim"][0] == "Net"
@@ -198,9 +195,7 @@ def test_findings_name_the_exported_line_and_module(nets: Any) -> None:
         ('File "C:\\py\\Lib\\site-packages\\lib\\net.py", line 3, in call', "lib/net.py", ""),
     ],
 )
-def test_lines_of_another_machine_are_read_from_the_program(
-    trace: str, file: str, text: str
-) -> None:
+def test_lines_of_another_machine_are_read_from_the_program(trace: str, file: str, text: str) -> None:
     place = locate_in_text(trace)
     assert place is not None
     assert (place.file, place.text) == (file, text)
@@ -219,9 +214,7 @@ def test_a_trace_shows_no_line_of_a_file_that_it_does_not_hold(tmp_path: Path) -
 def test_a_float64_buffer_fails(nets: Any) -> None:
     report = _audit(_export(nets.Double(), torch.ones(3)))
     assert report.headline == "fails"
-    assert "table" in next(
-        finding.message for finding in report.findings if finding.rule == "OC140"
-    )
+    assert "table" in next(finding.message for finding in report.findings if finding.rule == "OC140")
 
 
 def test_a_constant_device_that_differs_from_the_accelerator_stays() -> None:
@@ -230,9 +223,7 @@ def test_a_constant_device_that_differs_from_the_accelerator_stays() -> None:
     output = next(node for node in graph.nodes if node.op == "output")
     with graph.inserting_before(output):
         for device in ("cuda", "cpu"):
-            graph.call_function(
-                torch.ops.aten.ones.default, ([2],), {"device": torch.device(device)}
-            )
+            graph.call_function(torch.ops.aten.ones.default, ([2],), {"device": torch.device(device)})
     report = _audit(program)
     counts = {group.op: group.count for group in report.groups}
     assert counts == {"aten::linear": 1, "aten::ones": 1}, "ones on the CPU is no call of the Mac's"

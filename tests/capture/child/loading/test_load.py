@@ -135,9 +135,7 @@ def test_a_class_or_an_instance_in_a_file_or_a_module(spec: str, width: int) -> 
     assert loaded.packages["torch"] == metadata.version("torch")
 
 
-def test_a_file_anywhere_finds_what_lies_beside_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_anywhere_finds_what_lies_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     assert isinstance(load(f"{folder.name}/net.py:Net").model, nn.Module)
 
@@ -528,9 +526,7 @@ def test_a_subclass_of_a_library_model_keeps_its_conventions(folder: Path) -> No
         ),
     ],
 )
-def test_mistakes_in_a_library_model(
-    spec: str, config: dict[str, Any], what: str, where: str, then: str
-) -> None:
+def test_mistakes_in_a_library_model(spec: str, config: dict[str, Any], what: str, where: str, then: str) -> None:
     library = pytest.importorskip(spec.partition(":")[0])
     lines = three_lines(spec, config)
     assert lines[0] == what

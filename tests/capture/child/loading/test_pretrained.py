@@ -133,9 +133,7 @@ def test_the_generation_config_of_the_repository_is_used() -> None:
         ({"bos_token_id": 2}, ""),
     ],
 )
-def test_a_decoder_begins_with_padding_where_nothing_says_with_what(
-    stated: dict[str, int], start: str
-) -> None:
+def test_a_decoder_begins_with_padding_where_nothing_says_with_what(stated: dict[str, int], start: str) -> None:
     made = loaded(repository(config_json={**T5, **stated}))
     assert calls(made, ())[-1].name == f"generate(max_new_tokens=3{start})"
 
@@ -248,9 +246,7 @@ class Mine(PreTrainedModel):
 }
 
 
-def test_code_of_the_repository_runs_only_if_it_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_the_repository_runs_only_if_it_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers import dynamic_module_utils
 
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path))
@@ -350,12 +346,8 @@ def test_a_module_that_would_run_code_of_another_folder_is_refused(tmp_path: Pat
     assert not ran.exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["..", ".", "org/..", "b/x/..", "a/", "~", "a\\..", "c" * 300, "a\0b", "org/a b"]
-)
-def test_a_scratch_folder_is_where_its_maker_put_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+@pytest.mark.parametrize("name", ["..", ".", "org/..", "b/x/..", "a/", "~", "a\\..", "c" * 300, "a\0b", "org/a b"])
+def test_a_scratch_folder_is_where_its_maker_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (tmp_path / "config.json").write_text("mine")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     described = msgspec.structs.replace(repository(config_json=LLAMA), name=name)
@@ -368,9 +360,7 @@ def test_a_scratch_folder_is_where_its_maker_put_it(
     assert (tmp_path / "config.json").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    "path", ["../config.json", "../../mine", "/etc/mine", "a/../../../mine", "~/mine", "a\0b"]
-)
+@pytest.mark.parametrize("path", ["../config.json", "../../mine", "/etc/mine", "a/../../../mine", "~/mine", "a\0b"])
 def test_a_file_of_a_repository_is_written_nowhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
@@ -421,9 +411,7 @@ def test_a_call_is_a_method_with_arguments() -> None:
     assert parse("forward") == ("forward", {})
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a b", "generate:3", "generate:a=[1", "generate:a b=1", ":x=1"]
-)
+@pytest.mark.parametrize("text", ["", "a b", "generate:3", "generate:a=[1", "generate:a b=1", ":x=1"])
 def test_a_call_that_does_not_parse(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse(text)
@@ -497,9 +485,7 @@ def test_weights_of_diffusers_are_cast_as_its_loading_casts_them(
     ("name", "strength", "steps"),
     [("Text", None, 2), ("Img2Img", 0.8, 3), ("Img2Img", 0.3, 7), ("Img2Img", 1.0, 2)],
 )
-def test_a_pipeline_that_starts_from_a_picture_takes_two_steps(
-    name: str, strength: float | None, steps: int
-) -> None:
+def test_a_pipeline_that_starts_from_a_picture_takes_two_steps(name: str, strength: float | None, steps: int) -> None:
     parameter = inspect.Parameter("strength", inspect.Parameter.KEYWORD_ONLY, default=strength)
     given = {"strength": parameter} if strength else {}
     assert pipelines._steps(given) == steps, name

@@ -407,9 +407,7 @@ def _size(document: Any, text: Any) -> None:
 #: What torch makes of a graph's texts: functions that are called, code that is compiled, modules that are imported.
 GRAPHS: dict[str, Callable[[Any, str], None]] = {
     "a function of os": lambda document, mark: _call(document, "torch.os.mkdir", mark),
-    "builtins": lambda document, mark: _call(
-        document, "torch.serialization.os.sys.modules.__class__", mark
-    ),
+    "builtins": lambda document, mark: _call(document, "torch.serialization.os.sys.modules.__class__", mark),
     "operator.call": lambda document, mark: _call(document, "_operator.call", mark),
     "methodcaller": lambda document, mark: _call(document, "_operator.methodcaller", mark),
     "loading a library": lambda document, mark: _call(document, "torch.ops.load_library", mark),
@@ -418,15 +416,11 @@ GRAPHS: dict[str, Callable[[Any, str], None]] = {
     "an operator as an argument": lambda document, _: _first_node(document)["inputs"].append(
         {"name": "x", "arg": {"as_operator": "torch.os.mkdir"}, "kind": 1}
     ),
-    "the name of an input": lambda document, mark: _rename(
-        document, f"x=__import__('os').mkdir('{mark}')"
-    ),
-    "the name of a result": lambda document, mark: _first_node(document).update(
-        name=f"y = open('{mark}', 'w') #"
-    ),
-    "the name of a parameter": lambda document, mark: document["graph_module"]["signature"][
-        "input_specs"
-    ][0]["parameter"].update(parameter_name=f'x"), open("{mark}", "w"), ("'),
+    "the name of an input": lambda document, mark: _rename(document, f"x=__import__('os').mkdir('{mark}')"),
+    "the name of a result": lambda document, mark: _first_node(document).update(name=f"y = open('{mark}', 'w') #"),
+    "the name of a parameter": lambda document, mark: document["graph_module"]["signature"]["input_specs"][0][
+        "parameter"
+    ].update(parameter_name=f'x"), open("{mark}", "w"), ("'),
     "the names of arguments": lambda document, mark: _set_signature(
         document, forward_arg_names=[f"x=open('{mark}', 'w')"]
     ),
@@ -471,9 +465,7 @@ def test_the_texts_of_a_graph_run_nothing(net: Path, mark: Path, name: str) -> N
 
 
 def test_the_text_of_guards_is_not_compiled(net: Path, mark: Path) -> None:
-    _edit_graph(
-        net, lambda document: document.update(guards_code=[f"open('{mark}', 'w') is not None"])
-    )
+    _edit_graph(net, lambda document: document.update(guards_code=[f"open('{mark}', 'w') is not None"]))
     loaded = load(str(net))
     args, kwargs = loaded.inputs or ((), {})
     assert loaded.model(*args, **kwargs).shape == (3, 2)
@@ -587,9 +579,7 @@ DAMAGED: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_archives_are_refused(
-    net: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_archives_are_refused(net: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_archive, "_COMPRESSED_LIMIT", 1 << 19)
     DAMAGED[name](net)
     assert _refusal(net).startswith(f"{net} cannot be read: ")
@@ -633,9 +623,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".ckpt", ".pt2", ""])
 @pytest.mark.parametrize("kind", OTHERS)
-def test_other_files_are_named_and_not_read(
-    tmp_path: Path, mark: Path, kind: str, suffix: str
-) -> None:
+def test_other_files_are_named_and_not_read(tmp_path: Path, mark: Path, kind: str, suffix: str) -> None:
     file = tmp_path / f"model{suffix}"
     OTHERS[kind](file, mark)
     message = _refusal(file)

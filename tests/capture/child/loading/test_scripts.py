@@ -46,9 +46,7 @@ def own_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if getattr(sys.modules[name], "__file__", "") and str(tmp_path) in str(
-            sys.modules[name].__file__
-        ):
+        if getattr(sys.modules[name], "__file__", "") and str(tmp_path) in str(sys.modules[name].__file__):
             del sys.modules[name]
 
 
@@ -73,9 +71,7 @@ def test_the_module_that_a_script_calls_first_with_its_inputs() -> None:
 
 
 def test_the_only_module_that_a_file_builds() -> None:
-    Path("net.py").write_text(
-        "from torch import nn\npart = nn.Linear(2, 3)\nnet = same = nn.Sequential(part)\n"
-    )
+    Path("net.py").write_text("from torch import nn\npart = nn.Linear(2, 3)\nnet = same = nn.Sequential(part)\n")
     assert type(load("net.py").model).__name__ == "Sequential"
 
 

@@ -67,9 +67,7 @@ TINY = {
         ),
     ],
 )
-def test_a_part_of_a_model_runs_with_what_is_made_for_it(
-    name: str, config: dict[str, Any], spec: str
-) -> None:
+def test_a_part_of_a_model_runs_with_what_is_made_for_it(name: str, config: dict[str, Any], spec: str) -> None:
     made = load(f"transformers:{name}", config, real=True)
     inputs = inputs_for(made)
     assert spec in inputs.specs

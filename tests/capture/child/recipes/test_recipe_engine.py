@@ -38,11 +38,7 @@ def test_every_name_of_an_expression_is_a_recipe_or_a_function(library: str) -> 
     known = recipes(library)
     tables = [known.names, *known.exact.values(), *known.patterns.values()]
     names = {name for table in tables for name in table} | {"config", "dtype"}
-    functions = {
-        name
-        for name in dir(SCOPES[library])
-        if hasattr(getattr(SCOPES[library], name), "in_recipes")
-    }
+    functions = {name for name in dir(SCOPES[library]) if hasattr(getattr(SCOPES[library], name), "in_recipes")}
     for place, code in expressions(library):
         assert loaded(code) <= names | functions | recipe_engine.FUNCTIONS.keys(), place
 

@@ -20,9 +20,7 @@ def _graph(run: Any, *inputs: torch.Tensor) -> tuple[fx.Graph, Recorder]:
 
 def test_one_node_a_call_in_order() -> None:
     graph, recorder = _graph(lambda x: (x + 1).relu().sum(), torch.ones(3))
-    assert [call.op for call in op_calls(graph)] == [
-        entry.call.route.name for entry in recorder.calls
-    ]
+    assert [call.op for call in op_calls(graph)] == [entry.call.route.name for entry in recorder.calls]
     graph.lint()
 
 
@@ -54,9 +52,7 @@ def test_identities_follow_the_data() -> None:
 
 
 def test_arguments_go_by_their_names() -> None:
-    graph, _ = _graph(
-        lambda x: torch.sum(x, (0, 1), keepdim=True, dtype=torch.float16), torch.ones(2, 3)
-    )
+    graph, _ = _graph(lambda x: torch.sum(x, (0, 1), keepdim=True, dtype=torch.float16), torch.ones(2, 3))
     (call,) = op_calls(graph)
     assert call.arguments == {"dim": (0, 1), "keepdim": True, "dtype": "float16"}
 

@@ -102,9 +102,7 @@ def test_paths_are_relative() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a working directory")
-def test_a_path_has_a_name_where_the_working_directory_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_has_a_name_where_the_working_directory_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

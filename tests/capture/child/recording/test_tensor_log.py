@@ -13,12 +13,7 @@ from tests.simulator.mac import recorded
 
 def _made_by(recorder: Recorder, overload: str) -> list[int]:
     """The storages of its results, in the order of the calls."""
-    return [
-        ref.storage
-        for entry in recorder.calls
-        if entry.call.route.name == overload
-        for ref in entry.call.outputs
-    ]
+    return [ref.storage for entry in recorder.calls if entry.call.route.name == overload for ref in entry.call.outputs]
 
 
 def test_a_temporary_is_freed_at_once() -> None:
@@ -89,11 +84,7 @@ def test_nothing_of_the_program_is_kept() -> None:
     def run(x: torch.Tensor) -> None:
         for _ in range(50):
             x = x + 1
-            assert (
-                sum(type(thing) is torch.Tensor and is_on_mps(thing) for thing in gc.get_objects())
-                - before
-                < 6
-            )
+            assert sum(type(thing) is torch.Tensor and is_on_mps(thing) for thing in gc.get_objects()) - before < 6
 
     before = sum(type(thing) is torch.Tensor and is_on_mps(thing) for thing in gc.get_objects())
 

@@ -12,6 +12,4 @@ assert logits.grad[2].abs().sum().item() == 0
 assert F.one_hot(labels, 5).sum().item() == 4
 assert F.nll_loss(F.log_softmax(logits, -1), labels).dim() == 0
 assert F.binary_cross_entropy_with_logits(logits[:, 0], (labels > 1).float()).item() > 0
-assert (
-    F.kl_div(F.log_softmax(logits, -1), F.softmax(logits, -1), reduction="batchmean").item() < 1e-5
-)
+assert F.kl_div(F.log_softmax(logits, -1), F.softmax(logits, -1), reduction="batchmean").item() < 1e-5

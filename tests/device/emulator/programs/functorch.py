@@ -19,8 +19,6 @@ torch.testing.assert_close(dots, (batch * batch).sum(1))
 assert vmap(lambda t: t.sum(), randomness="same")(batch).device == batch.device
 model = torch.nn.Linear(3, 2).to("mps")
 weights = dict(model.named_parameters())
-per_sample = vmap(
-    grad(lambda w, s: functional_call(model, w, (s,)).pow(2).sum()), in_dims=(None, 0)
-)(weights, batch)
+per_sample = vmap(grad(lambda w, s: functional_call(model, w, (s,)).pow(2).sum()), in_dims=(None, 0))(weights, batch)
 assert per_sample["weight"].shape == (5, 2, 3)
 assert per_sample["weight"].is_mps

@@ -20,7 +20,4 @@ assert x.nonzero().shape == (5, 2)
 assert torch.bincount(x.flatten()).tolist() == [1] * 6
 assert torch.isin(x, torch.tensor([1, 2], device="mps")).sum().item() == 2
 assert x.bitwise_and(1).sum().item() == 3
-assert (
-    torch.searchsorted(torch.arange(5.0, device="mps"), torch.tensor([2.5], device="mps")).item()
-    == 3
-)
+assert torch.searchsorted(torch.arange(5.0, device="mps"), torch.tensor([2.5], device="mps")).item() == 3

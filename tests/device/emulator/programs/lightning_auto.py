@@ -27,8 +27,6 @@ class Model(L.LightningModule):
 data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.rand(8, 4)), batch_size=4)
 for name in ("mps", "auto"):
     quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False)
-    trainer = L.Trainer(
-        accelerator=name, devices=1, max_epochs=1, enable_model_summary=False, **quiet
-    )
+    trainer = L.Trainer(accelerator=name, devices=1, max_epochs=1, enable_model_summary=False, **quiet)
     trainer.fit(Model(), data)
     assert type(trainer.accelerator).__name__ == "MPSAccelerator"

@@ -7,9 +7,7 @@ import torch
 torch.manual_seed(0)
 assert torch.backends.mps.is_available()
 device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).to(
-    device
-)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).to(device)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for _ in range(2):
     optimizer.zero_grad()

@@ -9,9 +9,7 @@ from transformers import (
     LlamaConfig,
 )
 
-config = LlamaConfig(
-    hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=4, vocab_size=20
-)
+config = LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=4, vocab_size=20)
 config.num_key_value_heads = 2
 model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).to("mps").eval()
 ids = torch.randint(3, 20, (1, 4), device="mps")
@@ -24,8 +22,6 @@ assert again.dtype is torch.bfloat16
 bert = BertForSequenceClassification(
     BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
 ).to("mps")
-loss = bert(
-    torch.ones(1, 4, dtype=torch.int64, device="mps"), labels=torch.tensor([1]).to("mps")
-).loss
+loss = bert(torch.ones(1, 4, dtype=torch.int64, device="mps"), labels=torch.tensor([1]).to("mps")).loss
 loss.backward()
 assert bert.bert.embeddings.word_embeddings.weight.grad.is_mps

@@ -17,6 +17,4 @@ ema.update(vit)
 data = timm.data.mixup.Mixup(mixup_alpha=0.2, num_classes=3)
 mixed, target = data(torch.rand(2, 3, 8, 8, device="mps"), torch.tensor([0, 1], device="mps"))
 assert mixed.is_mps
-assert timm.loss.SoftTargetCrossEntropy()(
-    vit(torch.rand(2, 3, 32, 32, device="mps")), target.to("mps")
-).is_mps
+assert timm.loss.SoftTargetCrossEntropy()(vit(torch.rand(2, 3, 32, 32, device="mps")), target.to("mps")).is_mps

@@ -59,9 +59,7 @@ def train(args, model, device, loader, optimizer, epoch):
         loss.backward()
         optimizer.step()
         if index % args.log_interval == 0:
-            print(
-                f"Train Epoch: {epoch} [{index * len(data)}/{len(loader.dataset)}]\tLoss: {loss.item()!r}"
-            )
+            print(f"Train Epoch: {epoch} [{index * len(data)}/{len(loader.dataset)}]\tLoss: {loss.item()!r}")
 
 
 def test(model, device, loader):

@@ -70,17 +70,9 @@ with tempfile.TemporaryDirectory() as directory:
         arguments,
         train_dataset=Sentences(32),
         eval_dataset=Sentences(16),
-        compute_metrics=lambda p: {
-            "accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())
-        },
+        compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())},
     )
     trainer.train()
     print("device", trainer.args.device)
     for entry in trainer.state.log_history:
-        print(
-            {
-                name: value
-                for name, value in entry.items()
-                if "loss" in name or "norm" in name or "accuracy" in name
-            }
-        )
+        print({name: value for name, value in entry.items() if "loss" in name or "norm" in name or "accuracy" in name})

@@ -32,9 +32,7 @@ class CausalSelfAttention(nn.Module):
         k = k.view(B, T, n_head, C // n_head).transpose(1, 2)
         q = q.view(B, T, n_head, C // n_head).transpose(1, 2)
         v = v.view(B, T, n_head, C // n_head).transpose(1, 2)
-        y = F.scaled_dot_product_attention(
-            q, k, v, dropout_p=0.1 if self.training else 0, is_causal=True
-        )
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1 if self.training else 0, is_causal=True)
         y = y.transpose(1, 2).contiguous().view(B, T, C)
         return self.c_proj(y)
 
@@ -45,9 +43,7 @@ class Block(nn.Module):
         self.ln_1 = nn.LayerNorm(n_embd)
         self.attn = CausalSelfAttention()
         self.ln_2 = nn.LayerNorm(n_embd)
-        self.mlp = nn.Sequential(
-            nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd)
-        )
+        self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU(), nn.Linear(4 * n_embd, n_embd))
 
     def forward(self, x):
         x = x + self.attn(self.ln_1(x))
@@ -73,11 +69,7 @@ class GPT(nn.Module):
         pos = torch.arange(0, idx.size(1), dtype=torch.long, device=idx.device)
         x = self.wte(idx) + self.wpe(pos)
         for block in self.h:
-            x = (
-                checkpoint(block, x, use_reentrant=False)
-                if args.checkpointing and self.training
-                else block(x)
-            )
+            x = checkpoint(block, x, use_reentrant=False) if args.checkpointing and self.training else block(x)
         logits = self.lm_head(self.ln_f(x))
         if targets is None:
             return logits, None
