@@ -32,10 +32,7 @@ class ReadmeHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Add the text to the metadata of pyproject.toml."""
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        metadata["readme"] = {
-            "content-type": "text/markdown",
-            "text": absolute(text, metadata["urls"]["Source"]),
-        }
+        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, metadata["urls"]["Source"])}
 
 
 class OpListsHook(BuildHookInterface[Any]):

@@ -13,16 +13,7 @@ if TYPE_CHECKING:
     from opcheck.api import audit
     from opcheck.common.vocabulary import FallbackKind, Phase, Severity, Status
     from opcheck.device.emulator.child.session import emulate
-    from opcheck.model.records import (
-        CallGroup,
-        Evidence,
-        Finding,
-        GroupLocation,
-        OpCall,
-        Report,
-        TensorSpec,
-        Verdict,
-    )
+    from opcheck.model.records import CallGroup, Evidence, Finding, GroupLocation, OpCall, Report, TensorSpec, Verdict
 
     __version__: str
 

@@ -40,11 +40,7 @@ class _AuditFunction(Protocol[_Options]):
     """The signature of ``opcheck.audit`` for type checkers and ``help``."""
 
     def __call__(
-        self,
-        model: str | Callable[..., Any],
-        inputs: Any = None,
-        *args: _Options.args,
-        **options: _Options.kwargs,
+        self, model: str | Callable[..., Any], inputs: Any = None, *args: _Options.args, **options: _Options.kwargs
     ) -> Report: ...
 
 

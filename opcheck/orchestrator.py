@@ -15,24 +15,10 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.judge.memory.limits import (
-    DimensionRange,
-    LimitSearch,
-    check_names,
-    neighbours,
-    not_scaling,
-)
+from opcheck.judge.memory.limits import DimensionRange, LimitSearch, check_names, neighbours, not_scaling
 from opcheck.judge.memory.scaling import ScaledRun, second_sizes
 from opcheck.judge.memory.smallest_change import PlanSearch, changes_for
-from opcheck.model.records import (
-    KernelNumbers,
-    Memory,
-    Precision,
-    Problem,
-    Record,
-    Report,
-    Trace,
-)
+from opcheck.model.records import KernelNumbers, Memory, Precision, Problem, Record, Report, Trace
 from opcheck.report_cache import Cache, dependencies
 from opcheck.worker.dependency_tracking import Dependencies
 

@@ -31,13 +31,7 @@ from opcheck.common import caches
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import data_directory
 from opcheck.model.records import Record, Report
-from opcheck.worker.dependency_tracking import (
-    Dependencies,
-    collect,
-    digest,
-    file_digest,
-    is_unchanged,
-)
+from opcheck.worker.dependency_tracking import Dependencies, collect, digest, file_digest, is_unchanged
 
 #: The version of the format: a change of it makes older entries invalid.
 _VERSION = "opcheck-cache/4"

@@ -124,8 +124,7 @@ def _predict(each: Measurement, work: Work, parameters: Parameters) -> Predicted
         (estimate(work[f"{name}@{each.torch}"], each.chip, each.gpus, parameters), times) for name, times in each.parts
     ]
     gpu = Interval(
-        sum(part.low_seconds * times for part, times in parts),
-        sum(part.high_seconds * times for part, times in parts),
+        sum(part.low_seconds * times for part, times in parts), sum(part.high_seconds * times for part, times in parts)
     )
     cpu = Interval(
         sum(part.cpu_low_seconds * times for part, times in parts),
@@ -228,12 +227,7 @@ def _weights(times: Sequence[Measurement]) -> dict[str, float]:
     return {name: 1 / math.sqrt(count) for name, count in counts.items()}
 
 
-def _loss(
-    times: Sequence[Measurement],
-    work: Work,
-    parameters: Parameters,
-    weights: dict[str, float],
-) -> float:
+def _loss(times: Sequence[Measurement], work: Work, parameters: Parameters, weights: dict[str, float]) -> float:
     total = 0.0
     for each in predict(times, work, parameters):
         weight = weights[each.measurement.source]

@@ -166,11 +166,7 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
             failure = CompileFailure(kind="died", message=str(error))
             tried = TriedVariant(variant=variant, outcome="died", failure=failure)
         compiled = CompiledVariants(
-            model=name,
-            installed_torch=str(torch.__version__),
-            metal_backend=own.release,
-            device="cpu",
-            tried=(tried,),
+            model=name, installed_torch=str(torch.__version__), metal_backend=own.release, device="cpu", tried=(tried,)
         )
         return report(compiled, target, lists, "")
 

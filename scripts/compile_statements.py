@@ -16,14 +16,7 @@ from opcheck.common.files import write_text
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.statement_files import read_statements
 from opcheck.data.statement_model import EVERY_OPERATOR, Argument, Arguments, Statement
-from opcheck.data.statements import (
-    INDEX,
-    INDEX_SCHEMA,
-    Index,
-    dump_index,
-    fingerprint,
-    read_index,
-)
+from opcheck.data.statements import INDEX, INDEX_SCHEMA, Index, dump_index, fingerprint, read_index
 
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -42,12 +35,7 @@ def compile_index(directory: Path) -> Index:
         result = schema_arguments(op) or known.get(op)
         if result:
             arguments[op] = result
-    return Index(
-        schema=INDEX_SCHEMA,
-        fingerprint=fingerprint(directory),
-        statements=statements,
-        arguments=arguments,
-    )
+    return Index(schema=INDEX_SCHEMA, fingerprint=fingerprint(directory), statements=statements, arguments=arguments)
 
 
 def _asked(statement: Statement, names: Iterable[str]) -> Iterator[str]:

@@ -63,13 +63,7 @@ def main() -> int:
     return 0
 
 
-def _compare(
-    name: str,
-    model: str,
-    flags: tuple[str, ...],
-    planted: str,
-    device: str,
-) -> dict[str, Any]:
+def _compare(name: str, model: str, flags: tuple[str, ...], planted: str, device: str) -> dict[str, Any]:
     variables: dict[str, str] = {}
     if planted:
         folder = str(ROOT / "scripts" / "planted")
@@ -96,11 +90,7 @@ def _probe(options: argparse.Namespace) -> dict[str, Any]:
     command += ["--jobs", str(options.jobs), "--output", str(path)]
     code, out, seconds = _opcheck(command, {}, options.minutes * 60)
     print(f"probe: exit {code}, {seconds:.0f} s {out[-600:]}", flush=True)
-    return {
-        "command": " ".join(("opcheck", *command[:-2])),
-        "exit": code,
-        "seconds": round(seconds, 1),
-    }
+    return {"command": " ".join(("opcheck", *command[:-2])), "exit": code, "seconds": round(seconds, 1)}
 
 
 def _opcheck(command: Any, variables: dict[str, str], limit: float = 300.0) -> tuple[int, str, float]:

@@ -80,10 +80,7 @@ class Resnet(nn.Module):
             *(
                 block
                 for before, width in pairwise(widths)
-                for block in (
-                    _Block(before, width, 1 if before == width else 2),
-                    _Block(width, width, 1),
-                )
+                for block in (_Block(before, width, 1 if before == width else 2), _Block(width, width, 1))
             )
         )
         self.head = nn.Linear(512, 100)

@@ -250,12 +250,7 @@ def extract(wheels: Mapping[str, Path]) -> dict[str, Any]:
         if names:
             results[module] = names
     arguments = _by_release({line: source.arguments() for line, source in sources.items()})
-    return {
-        "schema": SCHEMA,
-        "releases": list(lines),
-        "modules": results,
-        "arguments": arguments,
-    }
+    return {"schema": SCHEMA, "releases": list(lines), "modules": results, "arguments": arguments}
 
 
 def _by_release(read: dict[str, dict[str, frozenset[str] | None]]) -> dict[str, Any]:

@@ -57,11 +57,7 @@ def _on_cpu(value: object) -> object:
 def pytest_configure() -> None:
     """Put the GPU in place before the first test module is imported."""
     for name, answer in ANSWERS.items():
-        setattr(
-            torch.cuda,
-            name,
-            lambda *_args, _answer=answer, _name=name, **_kwargs: _answered(_name, _answer),
-        )
+        setattr(torch.cuda, name, lambda *_args, _answer=answer, _name=name, **_kwargs: _answered(_name, _answer))
     torch.set_default_device = lambda device: COUNTS.update([str(device)])
     _OnCpu().__enter__()  # type: ignore[no-untyped-call]  # torch does not type it
 

@@ -23,14 +23,7 @@ import networkx as nx
 from tabulate import tabulate
 
 #: Tokens that make no line a line of code.
-_NO_CODE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
+_NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NOQA = re.compile(r"#\s*noqa")
 LONG_LINE = 120

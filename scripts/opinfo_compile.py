@@ -23,14 +23,7 @@ from opcheck.common.files import write_text
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.compile_records import SideGraph
 from scripts.opinfo.ci import key
-from scripts.opinfo.sweep import (
-    Row,
-    group_reasons,
-    list_operators,
-    read_rows,
-    shorten,
-    sweep,
-)
+from scripts.opinfo.sweep import Row, group_reasons, list_operators, read_rows, shorten, sweep
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "opinfo_compile"

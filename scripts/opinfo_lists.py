@@ -70,11 +70,7 @@ def record_release(samples: int, older: list[str]) -> Recording:
             print(f"{len(infos)} of {len(ops)}", file=sys.stderr, flush=True)
     composites = {line: watch.bodies} | {other: _composites(ops, other, samples) for other in older}
     return Recording(
-        torch=str(torch.__version__).partition("+")[0],
-        line=line,
-        samples=samples,
-        opinfos=infos,
-        composites=composites,
+        torch=str(torch.__version__).partition("+")[0], line=line, samples=samples, opinfos=infos, composites=composites
     )
 
 

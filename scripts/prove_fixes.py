@@ -171,12 +171,7 @@ def _outcome(case: ET.Element) -> str:
 
 
 def _line(row: Row) -> str:
-    cells = [
-        row.name,
-        str(row.fixed[0]),
-        str(row.fixed[1]),
-        "all" if not row.broken else f"all but {row.broken}",
-    ]
+    cells = [row.name, str(row.fixed[0]), str(row.fixed[1]), "all" if not row.broken else f"all but {row.broken}"]
     for outcomes in (row.cpu, row.cuda):
         before, *after = outcomes
         cells += [str(before), *(_compared(before, each) for each in after)]

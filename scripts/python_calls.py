@@ -62,10 +62,7 @@ def record(pattern: str, line: str) -> Calls:
             ]
             lacking = set().union(*bodies) - load().operators(line).keys()
             if lacking:
-                print(
-                    f"{line} {name}: the installed Python calls {', '.join(sorted(lacking))}",
-                    file=sys.stderr,
-                )
+                print(f"{line} {name}: the installed Python calls {', '.join(sorted(lacking))}", file=sys.stderr)
             elif bodies:
                 usual = bodies[0]
                 recorded[name] = (sorted(usual), sorted(set().union(*bodies) - usual))

@@ -101,9 +101,7 @@ def document(runs: list[KernelRun]) -> Document:
         ),
         Heading(f"Verdicts of torch {newest.torch} that hang on fusing or flushing"),
         Table(
-            ("operation", "dtype", "kernels", "input", "result", "expected", "verdict"),
-            tuple(_hanging(newest)),
-            (0, 1),
+            ("operation", "dtype", "kernels", "input", "result", "expected", "verdict"), tuple(_hanging(newest)), (0, 1)
         ),
     )
 
@@ -173,10 +171,7 @@ def _counts(runs: Iterable[KernelRun]) -> Iterable[tuple[str, ...]]:
             families[outcome.family].append(outcome)
         for family, outcomes in sorted(families.items()):
             counts = _count(outcomes, none)
-            yield (
-                *(run.torch, family, str(counts.total())),
-                *(str(counts[verdict]) for verdict in _COUNTED),
-            )
+            yield (*(run.torch, family, str(counts.total())), *(str(counts[verdict]) for verdict in _COUNTED))
 
 
 #: Names of attention's kernels, whose dtypes stand in their middle.

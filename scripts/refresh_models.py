@@ -129,15 +129,10 @@ def _audited(made: Result, request: CaptureRequest, on: Sequence[Target]) -> Res
         for summary in summaries(trace, [on[n] for n in shared.targets], load()):
             cells[summary.target] = summary
         made = msgspec.structs.replace(
-            made,
-            called=trace.called or ("forward",),
-            parameters=trace.parameters,
-            calls=len(trace.calls),
+            made, called=trace.called or ("forward",), parameters=trace.parameters, calls=len(trace.calls)
         )
     return msgspec.structs.replace(
-        made,
-        cells=tuple(cells[target] for target in on if target in cells),
-        problems=tuple(problems),
+        made, cells=tuple(cells[target] for target in on if target in cells), problems=tuple(problems)
     )
 
 
@@ -175,12 +170,7 @@ def page(results: Sequence[Result]) -> str:
     for result in results:
         tasks.setdefault(result.task, []).append(result)
     for task, members in tasks.items():
-        lines += [
-            f"## {task}",
-            "",
-            "| model | and for | layers | result |",
-            "| --- | --- | --- | --- |",
-        ]
+        lines += [f"## {task}", "", "| model | and for | layers | result |", "| --- | --- | --- | --- |"]
         lines += [
             f"| {result.model} | {_called(result)} | {result.layers or 'all'} | {_result(result)} |"
             for result in members
@@ -239,11 +229,7 @@ def _wrapped(problems: Sequence[str]) -> Iterator[str]:
 
 
 #: What a call is named by in the table.
-_CALLS = {
-    "the class of the logits": "class",
-    "the classes of the logits": "classes",
-    "the five best words": "words",
-}
+_CALLS = {"the class of the logits": "class", "the classes of the logits": "classes", "the five best words": "words"}
 #: The worst first.
 _SIGNS = {
     "fails": "fails",

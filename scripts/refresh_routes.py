@@ -123,31 +123,11 @@ def document(lists: OpLists) -> Iterator[Block]:
         several = [op for op in native if kinds[op] == "either"]
         chosen = [op for op in several if is_decided(lists, op, target)]
         single = total - counts["either"] - unknown
-        shares = (
-            percent(single, total),
-            percent(single + len(chosen), total),
-            percent(total - unknown, total),
-        )
-        rows.append(
-            (
-                release.torch,
-                str(total),
-                *(str(counts[kind]) for kind in ROUTES),
-                str(len(chosen)),
-                *shares,
-            )
-        )
+        shares = (percent(single, total), percent(single + len(chosen), total), percent(total - unknown, total))
+        rows.append((release.torch, str(total), *(str(counts[kind]) for kind in ROUTES), str(len(chosen)), *shares))
     words = (ROUTE_WORDS[kind] for kind in ROUTES)
-    yield Table(
-        ("torch", "overloads", *words, "condition known", "one route", "decided", "not unknown"),
-        tuple(rows),
-    )
-    sections = (
-        disagreements(lists, "pairs"),
-        disagreements(lists, "later"),
-        notes(lists),
-        named_like_kernels(lists),
-    )
+    yield Table(("torch", "overloads", *words, "condition known", "one route", "decided", "not unknown"), tuple(rows))
+    sections = (disagreements(lists, "pairs"), disagreements(lists, "later"), notes(lists), named_like_kernels(lists))
     for (title, text), (number, wrong) in zip(_SECTIONS.items(), sections, strict=True):
         yield Heading(f"Agreement with {title}")
         yield Lines(tuple(text.format(number=number, agree=number - len(wrong)).splitlines()))

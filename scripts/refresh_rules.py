@@ -6,11 +6,7 @@ from opcheck.common.files import write_text
 
 def index() -> str:
     """Return the list of all rules as Markdown, with links to the pages beside it."""
-    lines = [
-        "# Rules",
-        "",
-        "`opcheck explain CODE` prints a page. scripts/refresh_rules.py writes this index.",
-    ]
+    lines = ["# Rules", "", "`opcheck explain CODE` prints a page. scripts/refresh_rules.py writes this index."]
     for title, rules in groups().items():
         lines += ["", f"## {title}", "", "| code | severity | what |", "| --- | --- | --- |"]
         lines += [f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.title} |" for rule in rules]

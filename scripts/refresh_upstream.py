@@ -112,10 +112,7 @@ def _expected(change: Change) -> list[str]:
 def document(release: str, machine: KernelMachine) -> Document:
     """The changes, with what each kernel gives before and after."""
     chosen = library.read(release)
-    blocks: list[Any] = [
-        Heading("Changes worth sending to PyTorch", 1),
-        Lines((*_HEAD, f"torch {release}.")),
-    ]
+    blocks: list[Any] = [Heading("Changes worth sending to PyTorch", 1), Lines((*_HEAD, f"torch {release}."))]
     for change in changes():
         stated = ", ".join(change.statements)
         text = str(air.parse(chosen.functions[change.kernel].bitcode))

@@ -48,7 +48,7 @@ DTYPES = (
 #: What an error says whose reason is the dtype.
 _OF_DTYPE = re.compile(
     r"not implemented for|dtype|floating|complex|integral|integer|[Bb]oolean|Bool|Half|Float|Long|"
-    r"\bInt\b|result type|scalar type|supported for",
+    r"\bInt\b|result type|scalar type|supported for"
 )
 #: What TensorIterator, and meta functions in Python, raise for a result that the tensor to be written cannot hold
 #: (aten/src/ATen/TensorIterator.cpp, torch/_prims_common/wrappers.py).

@@ -31,14 +31,7 @@ from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
 from opcheck.features.compile.metal_runner import prepare
 from scripts.opinfo.ci import key
-from scripts.opinfo.sweep import (
-    Row,
-    group_reasons,
-    list_operators,
-    read_rows,
-    shorten,
-    sweep,
-)
+from scripts.opinfo.sweep import Row, group_reasons, list_operators, read_rows, shorten, sweep
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "run_kernels.json"

@@ -133,14 +133,7 @@ def _places(folder: Path) -> Iterator[Place]:
         for number, place in enumerate(finding.locations):
             if place.location is not None:
                 file = Path(place.location.file).relative_to(folder).as_posix()
-                yield Place(
-                    file,
-                    place.location.line,
-                    finding.rule,
-                    finding.severity,
-                    place.text,
-                    number == 0,
-                )
+                yield Place(file, place.location.line, finding.rule, finding.severity, place.text, number == 0)
 
 
 if __name__ == "__main__":

@@ -222,10 +222,6 @@ def summary(outcomes: Sequence[Outcome], total: int) -> str:
     lines = [f"{outcome.name} failed; correct the cause, and the same command goes on from there"
              for outcome in outcomes if outcome.state == "failed"]  # fmt: skip
     if reviews := [outcome for outcome in outcomes if outcome.review]:
-        lines += [
-            "",
-            "A person must review:",
-            *(f"  {each.name}: {each.review}" for each in reviews),
-        ]
+        lines += ["", "A person must review:", *(f"  {each.name}: {each.review}" for each in reviews)]
     done = sum(outcome.state != "failed" for outcome in outcomes)
     return "\n".join([f"{done} of {plural(total, 'step')} ended", *lines])

@@ -83,12 +83,7 @@ def environment(release: str, place: Path) -> str:
         ["--no-deps", f"torchvision=={torchvision_for(release)}"],
         [*constrained, "hatchling"],
         # Always: the dependencies and entry points of pyproject.toml may have changed.
-        [
-            *constrained,
-            "--no-build-isolation",
-            "--editable",
-            f"{ROOT}[models,site,sweep,wheels,dev]",
-        ],
+        [*constrained, "--no-build-isolation", "--editable", f"{ROOT}[models,site,sweep,wheels,dev]"],
     )
     for wanted in steps[-1:] if made else steps:
         subprocess.run([*pip, *wanted], check=True)
@@ -115,19 +110,13 @@ def _constraints() -> str:
 def tests(release: str, python: str, record: Path, arguments: list[str]) -> Row:
     """Run pytest there; what it printed has been printed."""
     torchvision, transformers = subprocess.run(
-        [python, "-c", _INSTALLED, "torchvision", "transformers"],
-        check=True,
-        capture_output=True,
-        text=True,
+        [python, "-c", _INSTALLED, "torchvision", "transformers"], check=True, capture_output=True, text=True
     ).stdout.split()
     record.unlink(missing_ok=True)
     quiet = ["-q", "-p", "no:cacheprovider", f"--junit-xml={record}"]
     start = time.monotonic()
     done = subprocess.run(
-        [python, "-m", "pytest", *quiet, *arguments],
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [python, "-m", "pytest", *quiet, *arguments], check=False, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     counts = _counts(record)
     return Row(

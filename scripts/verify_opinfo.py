@@ -25,14 +25,7 @@ from opcheck.common.vocabulary import Confidence, Status
 from opcheck.data.registrations import load
 from opcheck.device.observe.log_parsing import CONFIDENCE
 from opcheck.device.verify import Verification, ratio, verify
-from opcheck.model.records import (
-    CallGroup,
-    CaptureFacts,
-    OpListFacts,
-    Partition,
-    Report,
-    ReportTarget,
-)
+from opcheck.model.records import CallGroup, CaptureFacts, OpListFacts, Partition, Report, ReportTarget
 from scripts.opinfo import disagreements, store
 from scripts.opinfo.compare import Pair, compare
 from scripts.opinfo.evaluation import Pass
@@ -94,12 +87,7 @@ def _report(name: str, target: ReportTarget, groups: Sequence[CallGroup]) -> Rep
 
 def _group(pair: Pair, status: Status, confidence: Confidence) -> CallGroup:
     return CallGroup(
-        count=1,
-        op=pair.opinfo,
-        status=status,
-        dtypes=(pair.dtype,),
-        because=pair.because,
-        confidence=confidence,
+        count=1, op=pair.opinfo, status=status, dtypes=(pair.dtype,), because=pair.because, confidence=confidence
     )
 
 

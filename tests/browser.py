@@ -13,8 +13,7 @@ from typing import Any
 _PATIENCE = 1_200_000
 
 CHROMIUM = next(
-    (result for name in ("chromium", "chromium-browser", "google-chrome") if (result := shutil.which(name))),
-    None,
+    (result for name in ("chromium", "chromium-browser", "google-chrome") if (result := shutil.which(name))), None
 )
 
 
@@ -43,12 +42,7 @@ def session() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def opened(
-    browser: Any,
-    *,
-    scheme: str = "light",
-    script: bool = True,
-    csp: bool = False,
-    size: tuple[int, int] = (1280, 850),
+    browser: Any, *, scheme: str = "light", script: bool = True, csp: bool = False, size: tuple[int, int] = (1280, 850)
 ) -> Iterator[tuple[Any, list[str]]]:
     """A page, and what its console says.
 

@@ -10,27 +10,12 @@ from opcheck.data.files import Counts, Release
 from opcheck.data.history import SCHEMA, History, contract
 from opcheck.data.matching import match
 from opcheck.data.registrations import FILES, OpLists
-from opcheck.data.statement_model import (
-    Argument,
-    Arguments,
-    ErrorText,
-    Statement,
-    StatementEvidence,
-)
+from opcheck.data.statement_model import Argument, Arguments, ErrorText, Statement, StatementEvidence
 from opcheck.data.statements import CuratedStatements
 from opcheck.judge.assembly import report
 from opcheck.judge.rules import BY_ID
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import (
-    KernelNumbers,
-    OpCall,
-    Precision,
-    Problem,
-    Report,
-    SourceLocation,
-    TensorSpec,
-    Trace,
-)
+from opcheck.model.records import KernelNumbers, OpCall, Precision, Problem, Report, SourceLocation, TensorSpec, Trace
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

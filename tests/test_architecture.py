@@ -39,15 +39,7 @@ DEPTH = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 REGISTRY = ROOT / "features" / "__init__.py"
 REGISTERED = {
     f"opcheck.features.{name}"
-    for name in (
-        "brief_keys",
-        "documents",
-        "feature",
-        "features",
-        "texts_of",
-        "pages",
-        "verbs",
-    )
+    for name in ("brief_keys", "documents", "feature", "features", "texts_of", "pages", "verbs")
 }
 #: Rooms in which torch may be imported; elsewhere only below a folder named ``child``.
 WITH_TORCH = {"tracing", "simulator", "kernels", "judge/remedies"}

@@ -28,14 +28,7 @@ from opcheck.features.gate.gate_records import Failed, GateCell, GateReport, Kno
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS
 from opcheck.model.fingerprint import add_fingerprints, fingerprints
 from opcheck.model.records import Finding, GroupLocation, Problem, SourceLocation
-from opcheck.render import (
-    ANSWERS,
-    FORMATS,
-    WITHOUT_PAGE,
-    render,
-    step_summary,
-    write,
-)
+from opcheck.render import ANSWERS, FORMATS, WITHOUT_PAGE, render, step_summary, write
 from opcheck.render import report as report_page
 from opcheck.render import verification_page as verified
 from opcheck.render.document import Bullets, Document, Heading, Lines, Table
@@ -225,15 +218,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
 def finding_of(text: str) -> Finding:
     location = SourceLocation(file=text, line=1, function=text, text=text)
     place = GroupLocation.at(location, module=text, count=1)
-    return Finding(
-        rule="OC201",
-        severity="error",
-        message=text,
-        hint=text,
-        prints=text,
-        locations=(place,),
-        count=1,
-    )
+    return Finding(rule="OC201", severity="error", message=text, hint=text, prints=text, locations=(place,), count=1)
 
 
 def gate_of(text: str) -> GateReport:
@@ -352,20 +337,11 @@ def verified_in(text: str, kind: str) -> str:
 
 WRITERS: dict[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     "audit": (lambda text, kind: render(hostile_report(text), kind), tuple(FORMATS)),
-    "gate": (
-        lambda text, kind: render(gate_of(text), kind),
-        WITHOUT_PAGE,
-    ),
-    "scan": (
-        lambda text, kind: render(scan_of(text), kind),
-        WITHOUT_PAGE,
-    ),
+    "gate": (lambda text, kind: render(gate_of(text), kind), WITHOUT_PAGE),
+    "scan": (lambda text, kind: render(scan_of(text), kind), WITHOUT_PAGE),
     "answers": (answered, ANSWERS),
     "verify": (verified_in, ANSWERS),
-    "narrow": (
-        lambda text, _: as_text(report_page.document(hostile_report(text)), width=40, full=True),
-        ("text",),
-    ),
+    "narrow": (lambda text, _: as_text(report_page.document(hostile_report(text)), width=40, full=True), ("text",)),
     "summary": (lambda text, _: step_summary(hostile_report(text)), ("markdown",)),
     "sweep": (lambda text, _: as_html(document_of(text)), ("html",)),
 }
@@ -507,10 +483,7 @@ NAME = "x\n::error file=a::injected\n##[error]b \x1b[31m\u202e @somebody <img sr
 
 @pytest.mark.parametrize("fails", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_hostile_model_is_audited_in_every_format(
-    fails: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = f"TEXT = {NAME!r}\nFAILS = {fails}\n{MODEL}"
     (tmp_path / "m.py").write_text(source, encoding="utf-8")
@@ -542,10 +515,7 @@ def test_a_hostile_model_is_audited_in_every_format(
 
 @pytest.mark.parametrize("name", [b"::error::a.py", b"\n::error::a.py", b"\xff\x80.py", "\u202e@a [b](c).py".encode()])
 def test_a_hostile_file_name_is_text_in_a_scan(
-    name: bytes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: pytest.CaptureFixture[bytes],
+    name: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     for folder, content in (("a", b"x.cuda()\n"), ("b", b"def f(:\n")):
         (tmp_path / folder).mkdir()

@@ -118,8 +118,7 @@ def test_whatever_it_depends_on_may_not_change(
 
 
 @pytest.mark.parametrize(
-    "others",
-    [{"torch": "2.14"}, {"macos": "26.0"}, {"cpu_fallback": True}, {"config": {"layers": 2}}],
+    "others", [{"torch": "2.14"}, {"macos": "26.0"}, {"cpu_fallback": True}, {"config": {"layers": 2}}]
 )
 def test_another_request_is_another_entry(kept: Cache, others: dict[str, object]) -> None:
     assert kept.find(msgspec.structs.replace(REQUEST, **others)) is None

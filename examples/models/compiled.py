@@ -192,17 +192,5 @@ def fused_step() -> Made:
 #: Every factory, in the order of the reports.
 PROGRAMS: dict[str, Callable[[], Any]] = {
     make.__name__: make
-    for make in (
-        images,
-        attention,
-        recurrent,
-        branch,
-        graph_break,
-        mask,
-        sorting,
-        wide,
-        many,
-        step,
-        fused_step,
-    )
+    for make in (images, attention, recurrent, branch, graph_break, mask, sorting, wide, many, step, fused_step)
 }

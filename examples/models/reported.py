@@ -67,11 +67,7 @@ def _autocast() -> nn.Module:
 
 
 def _decoder() -> nn.Module:
-    return nn.Sequential(
-        nn.ConvTranspose2d(256, 128, 5, stride=2),
-        nn.ReLU(),
-        nn.ConvTranspose2d(128, 64, 5, stride=2),
-    )
+    return nn.Sequential(nn.ConvTranspose2d(256, 128, 5, stride=2), nn.ReLU(), nn.ConvTranspose2d(128, 64, 5, stride=2))
 
 
 def _last() -> nn.Module:
@@ -181,8 +177,7 @@ PROGRAMS: dict[str, Reported] = {
     "share": Reported(_plain(lambda x: x / x.sum()), _normal(2048)),
     "masked-mean": Reported(_plain(lambda x: (x - (x * (x > 0)).sum(-1, keepdim=True)) / 2), _normal(4, 2048)),
     "cross-entropy": Reported(
-        _plain(lambda x: nn.functional.cross_entropy(x, torch.zeros(len(x), dtype=torch.long))),
-        _normal(4, 50257),
+        _plain(lambda x: nn.functional.cross_entropy(x, torch.zeros(len(x), dtype=torch.long))), _normal(4, 50257)
     ),
     "layer-norm-4096": Reported(lambda: nn.LayerNorm(4096), _normal(4, 4096)),
     "layer-norm-2048": Reported(lambda: nn.LayerNorm(2048), _normal(4, 2048)),
@@ -201,20 +196,17 @@ PROGRAMS: dict[str, Reported] = {
     "tiled-sum": Reported(_plain(lambda x: x.sum((1, 3))), _normal(4, 8, 3, 9)),
     "overflow": Reported(_plain(_overflow), _normal(4, 2048)),
     "transposed-convolution": Reported(
-        _last,
-        lambda: (torch.randn(2, 16, 8, 8).to(memory_format=torch.channels_last),),
+        _last, lambda: (torch.randn(2, 16, 8, 8).to(memory_format=torch.channels_last),)
     ),
     "cholesky": Reported(_plain(lambda x: torch.linalg.cholesky(x @ x.mT + 9 * torch.eye(4)) * 2), _normal(4, 4)),
     "reflection": Reported(lambda: nn.ReflectionPad2d(1), _normal(2, 3, 10, 10), dynamic=True),
     "masked-index": Reported(
-        _plain(_masked_index),
-        lambda: (torch.randn(8), torch.tensor([True, False]), torch.tensor([3, 0])),
+        _plain(_masked_index), lambda: (torch.randn(8), torch.tensor([True, False]), torch.tensor([3, 0]))
     ),
     "decoder": Reported(_decoder, _normal(2, 256, 4, 4), training=True),
     "heads": Reported(_Heads, _normal(1, 1024, 384), training=True),
     "modulo": Reported(
-        _plain(lambda x: x.view(2, 1024, 6, 64).transpose(1, 2).contiguous().view(-1) + 1),
-        _normal(2, 1024, 384),
+        _plain(lambda x: x.view(2, 1024, 6, 64).transpose(1, 2).contiguous().view(-1) + 1), _normal(2, 1024, 384)
     ),
     "value-dimension": Reported(_plain(_attention), lambda: (*torch.randn(2, 1, 1, 16, 32), torch.randn(1, 1, 16, 24))),
     "nested-masks": Reported(_plain(_padded), _two((8, 10), (8, 12))),

@@ -252,10 +252,7 @@ def sam_vit_b() -> Made:
     """Segment Anything with ViT-B (facebook/sam-vit-base), one image and one point."""
     from transformers import SamConfig, SamModel
 
-    inputs = {
-        "pixel_values": torch.zeros(1, 3, 1024, 1024),
-        "input_points": torch.tensor([[[[512.0, 384.0]]]]),
-    }
+    inputs = {"pixel_values": torch.zeros(1, 3, 1024, 1024), "input_points": torch.tensor([[[[512.0, 384.0]]]])}
     return SamModel(SamConfig()), inputs
 
 

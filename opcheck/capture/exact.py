@@ -58,11 +58,7 @@ def interpreter(model: str, target: Target, progress: Callable[[str], None] | No
 
 
 def describe_environment(
-    model: str,
-    release: Release,
-    lists: OpLists,
-    project: Path,
-    say: Callable[[str], None] | None = None,
+    model: str, release: Release, lists: OpLists, project: Path, say: Callable[[str], None] | None = None
 ) -> Wanted:
     """Return what the environment of a model contains.
 
@@ -135,11 +131,7 @@ def _distributions() -> dict[str, list[str]]:
 
 def _pins(project: Path, say: Callable[[str], None]) -> Iterator[Requirement]:
     """Yield what the project's own files ask for: requirements*.txt, pyproject.toml, uv.lock."""
-    files = [
-        *sorted(project.glob("requirements*.txt")),
-        project / "pyproject.toml",
-        project / "uv.lock",
-    ]
+    files = [*sorted(project.glob("requirements*.txt")), project / "pyproject.toml", project / "uv.lock"]
     for file in files:
         try:
             text = documents.read(file, _LARGEST).decode("utf-8-sig", "replace")

@@ -35,10 +35,7 @@ _REGISTERED = re.compile(r"^@register_model.*\n(?:@.*\n)*def (\w+)", re.MULTILIN
 LIBRARIES = {
     "torchvision": ("models/**/*.py", _REGISTERED),
     "timm": ("models/*.py", _REGISTERED),
-    "transformers": (
-        "models/auto/modeling_auto.py",
-        re.compile(r'^ +\("[\w-]+", "(\w+)"\)', re.MULTILINE),
-    ),
+    "transformers": ("models/auto/modeling_auto.py", re.compile(r'^ +\("[\w-]+", "(\w+)"\)', re.MULTILINE)),
     "diffusers": ("models/__init__.py", re.compile(r'"([A-Z]\w+(?:Model|UNet\w*|VAE|2D|3D))"')),
 }
 
@@ -310,9 +307,7 @@ def no_model(spec: str) -> ModelLoadError:
         if row is None or row.weights:
             hint = f"opcheck weights {spec} shows what the file becomes on a Mac; {hint}"
         return ModelLoadError(
-            f"{spec} is {kind}, not a model that can be audited",
-            context=working_place(spec),
-            hint=hint,
+            f"{spec} is {kind}, not a model that can be audited", context=working_place(spec), hint=hint
         )
     if spec.lower().endswith(_WEIGHTS) and not path.exists():
         return ModelLoadError(

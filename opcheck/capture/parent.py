@@ -28,9 +28,7 @@ Answer = TypeVar("Answer")
 _MORE = 180.0
 
 #: What to do about the signal that a child died of.
-_SIGNAL_HINTS = {
-    9: "the system may have run out of memory: give smaller inputs, or --memory-limit a lower one",
-}
+_SIGNAL_HINTS = {9: "the system may have run out of memory: give smaller inputs, or --memory-limit a lower one"}
 
 #: Set for the child, whatever it has of its own.  PYTORCH_MPS_LOG_LEVEL is what guides advise people to set; no torch
 #: release reads it (it is in none of the macOS wheels of 1.13 to 2.15).  The next is read.
@@ -85,10 +83,7 @@ def _compiler_cache() -> dict[str, str]:
 
 
 def capture(
-    request: CaptureRequest,
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    request: CaptureRequest, *, progress: Callable[[str], None] | None = None, show_output: bool = False
 ) -> Trace:
     """Run the model of ``request`` in a child process on the simulated Mac, and return its trace.
 
@@ -138,11 +133,7 @@ def capture_many(
             hint="audit the target alone to save it",
         )
     ask_child: Callable[..., Captures] = functools.partial(
-        ask,
-        "opcheck.capture.child.shared:answer",
-        Captures,
-        progress=progress,
-        show_output=show_output,
+        ask, "opcheck.capture.child.shared:answer", Captures, progress=progress, show_output=show_output
     )
     results: dict[int, Trace | OpcheckError] = {}
     left = list(range(len(targets)))
@@ -226,9 +217,7 @@ def _require_each_once(captures: Captures, targets: int, model: str) -> None:
 
 
 def _as_installed(
-    ask_child: Callable[..., Captures],
-    many: ManyTargets,
-    first: Sequence[Trace | OpcheckError],
+    ask_child: Callable[..., Captures], many: ManyTargets, first: Sequence[Trace | OpcheckError]
 ) -> list[Trace | OpcheckError]:
     """Capture with libraries that see the installed torch; where that raises, too, return the first result."""
     try:
@@ -303,12 +292,7 @@ def ask(
     elif capture.packages:
         python = locked_interpreter(capture.packages, progress)
     with Worker[Any, Answer](
-        function,
-        answer,
-        environment=settings,
-        torch=True,
-        show_output=show_output,
-        interpreter=python,
+        function, answer, environment=settings, torch=True, show_output=show_output, interpreter=python
     ) as worker:
         try:
             return worker.ask(

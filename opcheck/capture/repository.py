@@ -257,9 +257,7 @@ def _base(adapter: Repository, *, trusted: bool) -> Repository:
         base = _read(name if _is_folder(name) else f"{HUB}{name}", trusted=trusted)
     except ModelLoadError as error:
         raise ModelLoadError(
-            f"the base model of {adapter.name}: {error.message}",
-            context=error.context,
-            hint=error.hint,
+            f"the base model of {adapter.name}: {error.message}", context=error.context, hint=error.hint
         ) from error
     if base.kind == _ADAPTER:
         raise adapter.damaged(_ADAPTER, f"its base model {name} is an adapter, too")

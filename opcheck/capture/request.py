@@ -60,9 +60,7 @@ def setting(text: str) -> tuple[str, Setting]:
         content = from_yaml(value)
     except DocumentError as error:
         raise UsageError(
-            f"not a YAML value: {brief(value)}",
-            context=f"--config {text}",
-            hint="quote it: a='[1, 2]'",
+            f"not a YAML value: {brief(value)}", context=f"--config {text}", hint="quote it: a='[1, 2]'"
         ) from error
     if not (equals and name.strip()):
         raise UsageError(f"not a setting: {text!r}", context="--config", hint="write it as NAME=VALUE")
@@ -76,10 +74,7 @@ def _precisions(dtypes: Sequence[str]) -> tuple[str, ...]:
     names = [parse_dtype(dtype) for dtype in dtypes]
     for name in names:
         if name not in PRECISIONS:
-            raise UsageError(
-                f"no run in {name} is compared with float64",
-                hint=f"it compares {', '.join(PRECISIONS)}",
-            )
+            raise UsageError(f"no run in {name} is compared with float64", hint=f"it compares {', '.join(PRECISIONS)}")
     return tuple(dict.fromkeys(names))
 
 
@@ -140,12 +135,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
 
     inputs: Annotated[
         tuple[str, ...],
-        CaptureOption(
-            "Inputs, in order: 1x3x224x224:float32 or x=1x8:int64.",
-            "input",
-            metavar="SPEC",
-            scope="model",
-        ),
+        CaptureOption("Inputs, in order: 1x3x224x224:float32 or x=1x8:int64.", "input", metavar="SPEC", scope="model"),
     ] = ()
     #: read in the order of the arguments (capture/child/inputs/specs.py).
     input_files: Annotated[
@@ -161,12 +151,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     #: keyword arguments for a library model's configuration or constructor.
     config: Annotated[
         dict[str, Setting],
-        CaptureOption(
-            "Setting of the model, in YAML. Repeatable.",
-            metavar="NAME=VALUE",
-            read=setting,
-            scope="model",
-        ),
+        CaptureOption("Setting of the model, in YAML. Repeatable.", metavar="NAME=VALUE", read=setting, scope="model"),
     ] = {}
     #: empty: the forward pass, and what users of the library do with such a model.
     call: Annotated[
@@ -233,29 +218,18 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     ] = None
     #: as a program without torch.no_grad() runs.
     grad: Annotated[bool, CaptureOption("Run with gradients enabled.", negative="--no-grad")] = False
-    mode: Annotated[
-        Mode,
-        CaptureOption(
-            "Run a forward pass or a training step.",
-            choices=MODES,
-        ),
-    ] = MODES[0]
+    mode: Annotated[Mode, CaptureOption("Run a forward pass or a training step.", choices=MODES)] = MODES[0]
     optimizer: Annotated[
         str,
         CaptureOption(
-            "Optimizer class of torch.optim and its arguments.",
-            metavar="NAME[:ARG=VALUE,...]",
-            mode="train",
+            "Optimizer class of torch.optim and its arguments.", metavar="NAME[:ARG=VALUE,...]", mode="train"
         ),
     ] = DEFAULT_OPTIMIZER
     #: around forward and loss; empty: none.
     autocast: Annotated[
         str,
         CaptureOption(
-            f"Run under torch.autocast in {' or '.join(AUTOCAST)}.",
-            metavar="DTYPE",
-            values=AUTOCAST,
-            check=_autocast,
+            f"Run under torch.autocast in {' or '.join(AUTOCAST)}.", metavar="DTYPE", values=AUTOCAST, check=_autocast
         ),
     ] = ""
     tracer: Annotated[str, CaptureOption("Tracer to capture the model with.", choices=tuple(TRACERS))] = DEFAULT_TRACER
@@ -263,29 +237,20 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
     save_graph: Annotated[
         str,
         CaptureOption(
-            "Write the captured graph to this file.",
-            metavar="FILE",
-            scope="audit",
-            reported=False,
-            action="writes",
+            "Write the captured graph to this file.", metavar="FILE", scope="audit", reported=False, action="writes"
         ),
     ] = ""
     #: in an environment of its own (capture/exact.py)
-    exact: Annotated[
-        bool,
-        CaptureOption("Run with the target's own torch release, 2.8 or newer.", action="runs"),
-    ] = False
+    exact: Annotated[bool, CaptureOption("Run with the target's own torch release, 2.8 or newer.", action="runs")] = (
+        False
+    )
     #: until the child process is ended.
     time_limit: Annotated[float, seconds("Time limit of the run.", 300.0)] = 300.0
     #: 0: three quarters of the machine's memory.
     memory_limit: Annotated[
         float,
         CaptureOption(
-            "Memory limit of the run.",
-            metavar="GB",
-            default_text="three quarters",
-            check=_memory,
-            reported=False,
+            "Memory limit of the run.", metavar="GB", default_text="three quarters", check=_memory, reported=False
         ),
     ] = 0.0
 

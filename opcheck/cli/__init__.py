@@ -124,10 +124,7 @@ def main(args: Sequence[str] | None = None) -> None:
     platform.handle_signals()
     try:
         code = invoke(sys.argv[1:] if args is None else args)
-    except (
-        platform.SignalledError,
-        KeyboardInterrupt,
-    ) as ended:  # a second signal, or a signal at the end
+    except (platform.SignalledError, KeyboardInterrupt) as ended:  # a second signal, or a signal at the end
         code = _code_of(ended)
     finally:
         platform.ignore_signals()

@@ -65,11 +65,7 @@ def audit_on_targets(
 
 
 def choose_finding(
-    source: str,
-    which: str | None,
-    target: TargetOptions,
-    capture: CaptureOptions,
-    progress: ProgressOptions,
+    source: str, which: str | None, target: TargetOptions, capture: CaptureOptions, progress: ProgressOptions
 ) -> ChosenFinding | None:
     """Return the selected finding, or None after listing all findings.
 

@@ -268,9 +268,7 @@ def _record(kind: type[_Kind], entry: dict[str, Any], place: str) -> _Kind:
     for field in fields:
         if field.required and field.encode_name not in entry:
             raise UsageError(
-                f"the key {field.encode_name!r} is missing",
-                context=place,
-                hint=f'write {field.encode_name} = "..."',
+                f"the key {field.encode_name!r} is missing", context=place, hint=f'write {field.encode_name} = "..."'
             )
     try:
         return msgspec.convert(entry, kind, builtin_types=(date,))

@@ -181,12 +181,7 @@ class Verb(Help):
     """A click command whose flags may take their defaults from the configuration."""
 
     def __init__(
-        self,
-        *,
-        table: str | None,
-        takes: frozenset[Action],
-        foreign: Iterable[str],
-        **attributes: Any,
+        self, *, table: str | None, takes: frozenset[Action], foreign: Iterable[str], **attributes: Any
     ) -> None:
         super().__init__(**attributes)
         self._table = table
@@ -194,11 +189,7 @@ class Verb(Help):
         self._foreign = frozenset(foreign)
 
     def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Make click's context with the defaults of the configuration."""
         if self._table is not None:
@@ -459,9 +450,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         named = self.format or (by_suffix if by_suffix in {*names} else None)
         if self.brief and named not in {None, "json"}:
             raise UsageError(
-                f"--brief shortens JSON, not {named}",
-                context="--brief",
-                hint="leave out the format, or --brief",
+                f"--brief shortens JSON, not {named}", context="--brief", hint="leave out the format, or --brief"
             )
         return named or ("json" if self.brief else next(iter(names)))
 
@@ -493,10 +482,7 @@ class OutputOptions(Record, frozen=True, kw_only=True):
             streams.note(f"{written} {self.path}")
 
     def deliver(
-        self,
-        record: _Record,
-        document: Callable[..., Document],
-        sections: SectionOptions | None = None,
+        self, record: _Record, document: Callable[..., Document], sections: SectionOptions | None = None
     ) -> None:
         """Write an answer to stdout or the file.
 

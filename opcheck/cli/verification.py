@@ -19,9 +19,7 @@ from opcheck.render.verification_page import document, write_shared
 
 KEPT = "opcheck-verify"
 FOLDER = Option(
-    "With --here: folder for the reports, the proposal and the text to share.",
-    metavar="DIR",
-    action="writes",
+    "With --here: folder for the reports, the proposal and the text to share.", metavar="DIR", action="writes"
 )
 
 
@@ -42,11 +40,7 @@ def target_here(target: TargetOptions) -> TargetOptions:
 
 
 def compared_here(
-    prediction: Report,
-    model: str,
-    target: TargetOptions,
-    capture: CaptureOptions,
-    progress: ProgressOptions,
+    prediction: Report, model: str, target: TargetOptions, capture: CaptureOptions, progress: ProgressOptions
 ) -> int:
     """Observe an audited model here, print on stderr how both compare, and return the exit code."""
     lists = load()

@@ -39,11 +39,7 @@ def inside(root: Path, name: str | Path) -> Path:
         # "~" is a home folder to other functions.
         if not str(name).startswith("~") and path.resolve().is_relative_to(root.resolve()):
             return path
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-    ):  # a null character, a name that is too long, links in a circle
+    except (OSError, ValueError, RuntimeError):  # a null character, a name that is too long, links in a circle
         pass
     raise UsageError(
         f"the path {str(name)[:200]!r} leads out of its folder",
@@ -99,11 +95,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
         if before or os.path.lexists(path):
             status = path.stat()
             if documents.read(path) not in (before, after):
-                raise UsageError(
-                    "the file changed while it was read",
-                    context=str(path),
-                    hint="run the command again",
-                )
+                raise UsageError("the file changed while it was read", context=str(path), hint="run the command again")
         # A rename needs no right to write to the old file; its owner has protected it.
         if status is not None and not (status.st_mode & 0o222 and os.access(path, os.W_OK)):
             raise PermissionError(errno.EACCES, "it is read-only")

@@ -144,10 +144,7 @@ def _blocks(pairs: Sequence[tuple[int, int]]) -> Iterator[difflib.Match]:
     """Join neighbouring pairs to ranges."""
     start = 0
     for number in range(1, len(pairs) + 1):
-        is_next = number < len(pairs) and pairs[number] == (
-            pairs[number - 1][0] + 1,
-            pairs[number - 1][1] + 1,
-        )
+        is_next = number < len(pairs) and pairs[number] == (pairs[number - 1][0] + 1, pairs[number - 1][1] + 1)
         if not is_next:
             yield difflib.Match(*pairs[start], number - start)
             start = number

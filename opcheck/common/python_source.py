@@ -50,11 +50,7 @@ def _parse(content: str | bytes, filename: str, mode: str) -> ast.AST:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(content, filename, mode)
-    except (
-        ValueError,
-        RecursionError,
-        MemoryError,
-    ) as error:  # a null character, thousands of levels
+    except (ValueError, RecursionError, MemoryError) as error:  # a null character, thousands of levels
         raise SyntaxError(str(error) or "nested too deeply") from error
 
 

@@ -19,14 +19,7 @@ from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.files import write_text
-from opcheck.data.registrations import (
-    NIGHTLY,
-    VARIABLE,
-    forget,
-    is_unlisted_name,
-    load,
-    shipped_directory,
-)
+from opcheck.data.registrations import NIGHTLY, VARIABLE, forget, is_unlisted_name, load, shipped_directory
 from opcheck.model.records import Record
 
 #: What a folder of built lists has when it is complete.

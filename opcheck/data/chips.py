@@ -100,10 +100,7 @@ class Speed(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=
     def patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
         """Return a pattern of overloads for each family, in the order of the file."""
         return tuple(
-            (
-                re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names)),
-                family,
-            )
+            (re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names)), family)
             for family, names in self.families.items()
         )
 

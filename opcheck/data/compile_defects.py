@@ -16,12 +16,7 @@ DECIDING = ("raises", "wrong result", "perhaps wrong")
 #: A report also names the other effects: the backend may fail as a whole, memory outside of a tensor is read and the
 #: value dropped, or only infinities and the like come out wrong.
 DefectEffect = Literal[
-    "raises",
-    "wrong result",
-    "perhaps wrong",
-    "fails",
-    "reads out of bounds",
-    "wrong for special values",
+    "raises", "wrong result", "perhaps wrong", "fails", "reads out of bounds", "wrong for special values"
 ]
 
 
@@ -45,13 +40,7 @@ class When(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: a call of an operator that Inductor leaves eager matches this pattern
     call: str = ""
 
-    def holds_for(
-        self,
-        source: str,
-        ops: frozenset[str],
-        calls: Iterable[str] = (),
-        notes: Iterable[str] = (),
-    ) -> bool:
+    def holds_for(self, source: str, ops: frozenset[str], calls: Iterable[str] = (), notes: Iterable[str] = ()) -> bool:
         """Return whether a kernel is affected; always False for a defect that is recognised by a failure.
 
         Args:

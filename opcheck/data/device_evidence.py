@@ -21,16 +21,7 @@ from opcheck.model.records import Record
 
 SCHEMA = "opcheck-evidence/1"
 
-Outcome = Literal[
-    "works",
-    "falls back",
-    "raises",
-    "wrong",
-    "crashes",
-    "too long",
-    "not compared",
-    "not judged",
-]
+Outcome = Literal["works", "falls back", "raises", "wrong", "crashes", "too long", "not compared", "not judged"]
 #: outcome -> its meaning for an OpInfo with a dtype
 OUTCOMES: dict[Outcome, str] = {
     "works": "its samples run, and each call that could be compared is within the tolerance",

@@ -149,10 +149,7 @@ def read_history(path: Path, lines: Sequence[str], values: AbstractSet[str]) -> 
             what = "value" if line in lines else "release"
             name = next(n for n, rows in history.operators.items() if (line, value) in rows)
             at = _first_row(raw, _is_row_of(name))
-            _fail(
-                f"unknown {what}: {value if line in lines else line!r}",
-                f"{path}{at} operators.{name}",
-            )
+            _fail(f"unknown {what}: {value if line in lines else line!r}", f"{path}{at} operators.{name}")
     order = {line: index for index, line in enumerate(lines)}
     for name, rows in history.operators.items():
         places = [order[line] for line, _ in rows]
@@ -188,10 +185,7 @@ def _first_row(raw: bytes, matches: Callable[[bytes], bool]) -> str:
 
 def _check_schema(schema: int, path: Path) -> None:
     if schema != SCHEMA:
-        _fail(
-            f"the file has schema {schema}, and this opcheck reads schema {SCHEMA}",
-            f"{path}: schema",
-        )
+        _fail(f"the file has schema {schema}, and this opcheck reads schema {SCHEMA}", f"{path}: schema")
 
 
 def _read(path: Path) -> bytes:

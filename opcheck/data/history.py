@@ -57,10 +57,7 @@ def contract(values: Mapping[str, str], lines: Sequence[str]) -> tuple[Entry, ..
 
 
 def with_column(
-    operators: Mapping[str, Sequence[Entry]],
-    known: Sequence[str],
-    line: str,
-    column: Mapping[str, str],
+    operators: Mapping[str, Sequence[Entry]], known: Sequence[str], line: str, column: Mapping[str, str]
 ) -> dict[str, tuple[Entry, ...]]:
     """Return the histories with the given release's values added; they replace its earlier values.
 

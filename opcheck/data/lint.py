@@ -451,12 +451,7 @@ def _pair_problems(check: str, first: Written, second: Written) -> Iterator[Excu
     place = f"{first.place.file}:{first.place.line}"
     for op in shared:
         message = f"{verb} {statement.id} ({place}) on {op}, torch {_common(statement.torch, counterpart.torch)}"
-        yield Excusable(
-            check,
-            tuple(sorted((statement.id, counterpart.id))),
-            op,
-            _problem_at(second, "", message),
-        )
+        yield Excusable(check, tuple(sorted((statement.id, counterpart.id))), op, _problem_at(second, "", message))
 
 
 def _common(first: Span, second: Span) -> str:

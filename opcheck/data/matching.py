@@ -57,12 +57,7 @@ class Matches(NamedTuple):
         return Matches(tuple(each for each in self.answers if not each[0].on_every_kernel))
 
 
-def match(
-    statements: Iterable[Statement],
-    call: OpCall,
-    target: Target,
-    arguments: Arguments | None = None,
-) -> Matches:
+def match(statements: Iterable[Statement], call: OpCall, target: Target, arguments: Arguments | None = None) -> Matches:
     """Return whether each statement applies to the call; None where the recorded call does not decide it.
 
     The caller has checked that the statements name the call's operator.

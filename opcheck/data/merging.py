@@ -11,15 +11,7 @@ from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.data.lint import lint
 from opcheck.data.statement_files import SORTS, read_statements
-from opcheck.data.statements import (
-    INDEX,
-    INDEX_SCHEMA,
-    Index,
-    dump_index,
-    fingerprint,
-    forget,
-    read_index,
-)
+from opcheck.data.statements import INDEX, INDEX_SCHEMA, Index, dump_index, fingerprint, forget, read_index
 from opcheck.data.strict_yaml import read
 
 #: The file that proposals go to, by their sort, until a person files them by area.
@@ -94,10 +86,7 @@ def _join_entries(before: str, proposal: str, key: str) -> str:
     """Append the proposed entries, with their comments, to the existing text."""
     lines = proposal.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith(f"{key}:")) + 1
-    end = next(
-        (i for i in range(start, len(lines)) if lines[i][:1].isalpha() and ":" in lines[i]),
-        len(lines),
-    )
+    end = next((i for i in range(start, len(lines)) if lines[i][:1].isalpha() and ":" in lines[i]), len(lines))
     entry_lines = lines[start:end]
     if any(line.startswith("- ") for line in entry_lines):
         # These files have two spaces before a dash.

@@ -8,13 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from opcheck.common.versions import Span, Version
-from opcheck.common.vocabulary import (
-    EFFECTS,
-    Effect,
-    Frequency,
-    StatementEvidenceKind,
-    StatementSort,
-)
+from opcheck.common.vocabulary import EFFECTS, Effect, Frequency, StatementEvidenceKind, StatementSort
 from opcheck.data.conditions import EVERY_DEVICE, Condition, parse
 from opcheck.model.records import Record, StatementFacts
 

@@ -132,9 +132,7 @@ def fingerprint(directory: Path) -> str:
                 raw = documents.read(path)
             except OSError as error:
                 raise OpListError(
-                    "a file of statements cannot be read",
-                    context=f"{path}: {error.strerror}",
-                    hint="restore the file",
+                    "a file of statements cannot be read", context=f"{path}: {error.strerror}", hint="restore the file"
                 ) from error
             digest.update(f"{sort}/{path.name}\0{len(raw)}\0".encode() + raw)
     return digest.hexdigest()

@@ -90,10 +90,7 @@ def read(path: Path, name: str) -> Document:
 
 
 def read_as(
-    path: Path,
-    kind: type[Kind],
-    check: Callable[[Document, Kind], None] = lambda *_: None,
-    hint: str = _README,
+    path: Path, kind: type[Kind], check: Callable[[Document, Kind], None] = lambda *_: None, hint: str = _README
 ) -> Kind:
     """Read, decode and check a file; a mapping of ``since`` and ``until`` becomes a ``Span``.
 

@@ -27,10 +27,7 @@ def _tables() -> dict[str, tuple[Column, ...]]:
     return {
         name: tuple(
             Column(column, *row)
-            for rows in (
-                *(content["groups"][group] for group in table["begins_with"]),
-                table["columns"],
-            )
+            for rows in (*(content["groups"][group] for group in table["begins_with"]), table["columns"])
             for column, row in rows.items()
         )
         for name, table in content["tables"].items()

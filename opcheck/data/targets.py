@@ -321,8 +321,7 @@ def _find_between(text: str, what: str, known: tuple[Version, ...]) -> set[Versi
     versions = {version for version in known if all(compare(version, limit) for compare, limit in limits)}
     if not versions:
         raise UsageError(
-            f"no known version of {what} lies in the range {text!r}",
-            hint=f"known are {', '.join(map(str, known))}",
+            f"no known version of {what} lies in the range {text!r}", hint=f"known are {', '.join(map(str, known))}"
         )
     return versions
 

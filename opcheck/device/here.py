@@ -99,21 +99,10 @@ def verify_program(program: str, mac: ThisMac, lists: OpLists, *, cpu_fallback: 
 
     target = targets.target(mac.torch, mac.macos, lists)
     predicted = emulated_run.run(
-        RunRequest(
-            program=program,
-            torch=str(target.torch),
-            macos=str(target.macos),
-            cpu_fallback=cpu_fallback,
-        )
+        RunRequest(program=program, torch=str(target.torch), macos=str(target.macos), cpu_fallback=cpu_fallback)
     ).report
     observation = observed_run.run(
-        ObserveRequest(
-            program=program,
-            cpu_fallback=cpu_fallback,
-            stand_in=mac.stand_in,
-            kernels=mac.kernels,
-        ),
-        lists,
+        ObserveRequest(program=program, cpu_fallback=cpu_fallback, stand_in=mac.stand_in, kernels=mac.kernels), lists
     ).report
     return Verified(predicted, observation, verify(predicted, observation, lists))
 

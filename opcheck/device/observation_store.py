@@ -284,10 +284,7 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
         if _list_runs(into) == kept:
             break
     return MergeResult(
-        added=counts["added"],
-        extended=counts["extended"],
-        unchanged=counts["unchanged"],
-        summary=summary,
+        added=counts["added"], extended=counts["extended"], unchanged=counts["unchanged"], summary=summary
     )
 
 
@@ -457,10 +454,7 @@ def propose(summary: ObservedSummary, lists: OpLists) -> str:
             "id": name_statement(each.op, effect.replace("_", "-")),
             "ops": [each.op],
             "effect": effect,
-            "torch": {
-                "since": each.torch[0],
-                "until": next_release(Version.parse(each.torch[-1]), lists),
-            },
+            "torch": {"since": each.torch[0], "until": next_release(Version.parse(each.torch[-1]), lists)},
             "when": "observed with some inputs; the deciding property is unknown",
             "summary": f"{each.op} was predicted {each.predicted}, and was {each.observed} on hosted Macs.",
             "evidence": [{"kind": "measured", "torch": each.torch[-1], "where": where}],

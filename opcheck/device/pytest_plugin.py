@@ -30,11 +30,7 @@ class RunsOnMps(Protocol):
 
 
 def assert_runs_on_mps(
-    model: str | Callable[..., Any],
-    inputs: Any = None,
-    *,
-    fail_on: str = "fallback",
-    **options: Any,
+    model: str | Callable[..., Any], inputs: Any = None, *, fail_on: str = "fallback", **options: Any
 ) -> Report:
     """Assert that a model runs on a Mac's GPU, as ``opcheck audit --fail-on`` judges it.
 
@@ -55,9 +51,7 @@ def assert_runs_on_mps(
 
     if fail_on not in FAIL_ON:
         raise UsageError(
-            f"there is no fail_on={fail_on!r}",
-            context="assert_runs_on_mps",
-            hint=f"one of {', '.join(FAIL_ON)}",
+            f"there is no fail_on={fail_on!r}", context="assert_runs_on_mps", hint=f"one of {', '.join(FAIL_ON)}"
         )
     report = opcheck.audit(model, inputs, **options)
     judgement = judge_report(report, Policy(fail_on=fail_on, newest_known=True))
@@ -68,10 +62,7 @@ def assert_runs_on_mps(
 
 def _message(report: Report, reasons: tuple[str, ...]) -> str:
     findings = [finding for finding in report.findings if finding.severity != "note"]
-    lines = [
-        f"{report.headline}: {report.model} on {report.target}",
-        *(f"  {reason}" for reason in reasons),
-    ]
+    lines = [f"{report.headline}: {report.model} on {report.target}", *(f"  {reason}" for reason in reasons)]
     for finding in findings[:_SHOWN]:
         lines.append(f"  {finding.severity} {finding.rule} {finding.message}")
         places = [place for place in finding.locations if place.line]

@@ -11,13 +11,7 @@ from pathlib import Path
 import msgspec
 
 #: The groups of the help, in its order.
-GROUPS = (
-    "Look up",
-    "Audit a model or its source",
-    "Audit many models",
-    "Run and observe",
-    "Maintain and publish",
-)
+GROUPS = ("Look up", "Audit a model or its source", "Audit many models", "Run and observe", "Maintain and publish")
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -172,17 +172,9 @@ def assemble(audited: Audited) -> Report:
         tool=TOOL,
         model=trace.model,
         target=ReportTarget(
-            torch=str(target.torch),
-            macos=str(target.macos),
-            cpu_fallback=target.cpu_fallback,
-            beyond=target.beyond,
+            torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback, beyond=target.beyond
         ),
-        headline=headline(
-            trace,
-            {(verdict.status, verdict.kind) for verdict in verdicts},
-            target,
-            audited.memory,
-        ),
+        headline=headline(trace, {(verdict.status, verdict.kind) for verdict in verdicts}, target, audited.memory),
         totals=totals((group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups),
         groups=groups,
         routes=sum_by_route((group.route, group.count, 0) for group in groups),
@@ -208,10 +200,7 @@ def assemble(audited: Audited) -> Report:
         not_checked=tuple(_not_checked(trace, target)),
         problems=tuple(
             ReportedProblem(
-                kind=problem.kind,
-                message=problem.message,
-                line=str(problem.location or ""),
-                module=problem.module,
+                kind=problem.kind, message=problem.message, line=str(problem.location or ""), module=problem.module
             )
             for problem in trace.problems
         ),
@@ -329,10 +318,7 @@ def totals(rows: Iterable[tuple[str, Status, FallbackKind | None, int]]) -> dict
 
 
 def headline(
-    trace: Trace,
-    outcomes: Collection[tuple[Status, FallbackKind | None]],
-    target: Target,
-    memory: Memory | None,
+    trace: Trace, outcomes: Collection[tuple[Status, FallbackKind | None]], target: Target, memory: Memory | None
 ) -> Headline:
     """Return the entry of HEADLINES that sums up the calls on the target, and the memory that they take.
 

@@ -113,8 +113,7 @@ def _regions(graph: nx.DiGraph[int], sides: Sequence[str]) -> list[list[int]]:
     # The calls are numbered in the order of the run, so a producer comes before its readers.
     for node in range(len(graph)):
         depth[node] = max(
-            (depth[source] + (sides[source] != sides[node]) for source in graph.predecessors(node)),
-            default=0,
+            (depth[source] + (sides[source] != sides[node]) for source in graph.predecessors(node)), default=0
         )
     same: nx.Graph[int] = nx.Graph()
     same.add_nodes_from(graph)
@@ -149,10 +148,7 @@ def nbytes(specs: Iterable[TensorSpec]) -> int:
 
 
 def graph_calls(
-    calls: Sequence[OpCall],
-    verdicts: Sequence[Verdict],
-    groups: Sequence[CallGroup],
-    graph: nx.DiGraph[int],
+    calls: Sequence[OpCall], verdicts: Sequence[Verdict], groups: Sequence[CallGroup], graph: nx.DiGraph[int]
 ) -> Iterator[GraphCall]:
     """Yield a record for each call, in their order."""
     numbers = {(group.op, group.verdict): number for number, group in enumerate(groups)}

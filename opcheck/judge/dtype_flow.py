@@ -41,15 +41,7 @@ _BIRTHS = (
 #: native/ComplexHelper.h).  A statement that may apply to a kernel for the dtype does not apply to them.
 _VIEWS = frozenset(
     f"aten::{name}"
-    for name in (
-        "_reshape_alias",
-        "as_strided",
-        "unfold",
-        "view",
-        "view.dtype",
-        "view_as_complex",
-        "view_as_real",
-    )
+    for name in ("_reshape_alias", "as_strided", "unfold", "view", "view.dtype", "view_as_complex", "view_as_real")
 )
 
 
@@ -129,11 +121,7 @@ class _Walk:
                 self._note(index, call, verdict, trait, through)
 
     def _through(
-        self,
-        trait: Trait,
-        call: OpCall,
-        inputs: Sequence[TensorSpec],
-        outputs: Sequence[TensorSpec],
+        self, trait: Trait, call: OpCall, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
     ) -> tuple[_Path, ...]:
         paths: dict[int, _Path] = {}
         for spec in inputs:
@@ -169,14 +157,7 @@ class _Walk:
             path.names.setdefault(birth.name)
         return path
 
-    def _note(
-        self,
-        index: int,
-        call: OpCall,
-        verdict: Verdict,
-        trait: Trait,
-        through: Iterable[_Path],
-    ) -> None:
+    def _note(self, index: int, call: OpCall, verdict: Verdict, trait: Trait, through: Iterable[_Path]) -> None:
         certain = effect(verdict, trait, self.statements, certain=True)
         perhaps = effect(verdict, trait, self.statements, certain=False)
         for path in through:
@@ -234,11 +215,7 @@ def _born_in(call: OpCall, output: TensorSpec, trait: Trait) -> Birth:
     elif not how and any(spec.device == "mps" and spec.shape for spec in call.inputs):
         how = "python_complex" if trait.name == "complex" else "promotion"
     return Birth(
-        tensor=output.tensor,
-        dtype=output.dtype,
-        how=how or "default_dtype",
-        api=call.op,
-        location=call.location,
+        tensor=output.tensor, dtype=output.dtype, how=how or "default_dtype", api=call.op, location=call.location
     )
 
 

@@ -247,9 +247,7 @@ class _CallOnTarget:
 
 
 #: What a composite calls for a tensor of a sparse key, and a Mac names (TensorConversions.cpp, _to_copy).
-_SPARSE_BODIES = {
-    ("aten::_to_copy", "SparseMPS"): "aten::_sparse_coo_tensor_with_dims_and_tensors",
-}
+_SPARSE_BODIES = {("aten::_to_copy", "SparseMPS"): "aten::_sparse_coo_tensor_with_dims_and_tensors"}
 #: Composites that call nothing for a tensor of a sparse key.
 _SPARSE_ALIASES = frozenset({"aten::alias", "aten::detach"})
 #: Operators that make a sparse tensor of dense ones: the requested layout, not an input's, brings the key.
@@ -494,10 +492,7 @@ def _unknown(case: _CallOnTarget) -> Verdict:
         texts = (text for key, text in EXTENSIONS.items() if key in case.call.registrations)
         because = f"{_not_described(case, namespace)}; " + next(texts, "nothing is known about its kernels")
     return Verdict(
-        status="unknown",
-        because=because,
-        evidence=(case.registered(case.call.op, "absent"),),
-        confidence="inferred",
+        status="unknown", because=because, evidence=(case.registered(case.call.op, "absent"),), confidence="inferred"
     )
 
 

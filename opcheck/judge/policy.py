@@ -59,9 +59,7 @@ def limit(text: str) -> tuple[str, int]:
     match = _SIZE.fullmatch(value)
     if name not in LIMITS:
         raise UsageError(
-            f"nothing to limit: {brief(name)}",
-            context=f"--max {text}",
-            hint=f"known: {', '.join(LIMITS)}",
+            f"nothing to limit: {brief(name)}", context=f"--max {text}", hint=f"known: {', '.join(LIMITS)}"
         )
     if match is None or (match[2] and name != "bytes"):
         raise UsageError(
@@ -212,9 +210,7 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_JudgedLin
             yield _JudgedLine(("advisory",), where.count, own)
 
 
-def _by_place(
-    report: Report,
-) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
+def _by_place(report: Report) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
     """Return the fingerprints by rule, operator and place."""
     by_place: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = defaultdict(tuple)
     for finding in report.findings:

@@ -141,12 +141,7 @@ def compare(before: Side, after: Side) -> Comparison:
         before=_describe_side(before),
         after=_describe_side(after),
         warnings=tuple(_warnings(before, after)),
-        counts={
-            "new": len(new),
-            "fixed": len(fixed),
-            "changed": len(changed),
-            "unchanged": len(both) - len(changed),
-        },
+        counts={"new": len(new), "fixed": len(fixed), "changed": len(changed), "unchanged": len(both) - len(changed)},
         new=new,
         fixed=fixed,
         changed=changed,

@@ -29,10 +29,7 @@ def runs(verdict: Verdict) -> bool:
 
 
 def smallest_change(
-    calls: Sequence[OpCall],
-    target: Target,
-    lists: OpLists,
-    accepts: Callable[[Verdict], bool] = runs,
+    calls: Sequence[OpCall], target: Target, lists: OpLists, accepts: Callable[[Verdict], bool] = runs
 ) -> VersionChange | None:
     """Return the first newer target that accepts every call; None if there is none.
 

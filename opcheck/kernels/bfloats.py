@@ -24,10 +24,7 @@ _INSTRUCTIONS = {
 }
 _NUMBER = r"(?P<n>[-+]?\d+\.\d*(?:e[-+]?\d+)?|0x[0-9A-F]{16}|0xR[0-9A-F]{4})"
 #: Numbers that are bfloats wherever they are, by their type before them, and in a choice by the way.
-_NUMBERS = (
-    re.compile(r"(?P<before>)(?P<n>0xR[0-9A-F]{4})"),
-    re.compile(rf"(?P<before>\bbfloat ){_NUMBER}"),
-)
+_NUMBERS = (re.compile(r"(?P<before>)(?P<n>0xR[0-9A-F]{4})"), re.compile(rf"(?P<before>\bbfloat ){_NUMBER}"))
 _CHOICE = re.compile(rf"(?P<before>\[ ){_NUMBER}(?=,)")
 _ALONE = re.compile(_NUMBER)
 

@@ -127,10 +127,7 @@ def _mathematics(base: str, _suffixes: list[str], result: str, parameters: Types
         lines += ["  %r = fptrunc double %x to float", "  ret float %r"]
     else:
         # To odd first, so that rounding twice is rounding once.
-        lines += [
-            "  %f = call float @opcheck.odd(double %x)",
-            f"  %r = fptrunc float %f to {result}",
-        ]
+        lines += ["  %f = call float @opcheck.odd(double %x)", f"  %r = fptrunc float %f to {result}"]
         lines.append(f"  ret {result} %r")
     return "\n".join(lines)
 
@@ -194,13 +191,7 @@ def _integers(base: str, suffixes: list[str], result: str, _parameters: Types) -
     if (base, sign) == ("abs", "u"):
         return f"  ret {result} %0"
     bits = int(result[1:])
-    values = {
-        "T": result,
-        "S": sign,
-        "W": f"i{2 * bits}",
-        "E": "sext" if sign == "s" else "zext",
-        "B": str(bits),
-    }
+    values = {"T": result, "S": sign, "W": f"i{2 * bits}", "E": "sext" if sign == "s" else "zext", "B": str(bits)}
     text = _PLACEHOLDER.sub(lambda match: values[match[0]], _OF_INTEGERS[base])
     return f"  {text}\n  ret {result} %r"
 
@@ -582,18 +573,7 @@ def _product(result: str, parameters: Types) -> str | None:
     return "\n".join([*lines, f"  ret {result} {value}"])
 
 
-_RULES = (
-    _mathematics,
-    _next_after,
-    _integers,
-    _any_all,
-    _dot,
-    _convert,
-    _barriers,
-    _atomics,
-    _simd,
-    _matrices,
-)
+_RULES = (_mathematics, _next_after, _integers, _any_all, _dot, _convert, _barriers, _atomics, _simd, _matrices)
 
 
 def helpers(text: str) -> str:

@@ -122,10 +122,7 @@ def _on_cpu(expression: str, sample: Sample, dtype: str) -> str:
     if not expression:
         return ""
     names: dict[str, Any] = {"torch": torch}
-    program = [
-        *_inputs(sample, dtype, "'cpu'"),
-        f"result = {expression.format(', '.join(_operands(sample)))}",
-    ]
+    program = [*_inputs(sample, dtype, "'cpu'"), f"result = {expression.format(', '.join(_operands(sample)))}"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # ComplexHalf is experimental
         try:
@@ -145,20 +142,14 @@ def _body(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> Iter
         f"The Metal kernel of `{_name(operation)}` in torch {run.torch} gives {sample.result} for {arguments} of "
         f"{dtype}; {right}."
     )
-    yield from (
-        "",
-        f"{TOOL} ran the kernel of the macOS wheel on a CPU; this was not observed on a Mac.",
-    )
+    yield from ("", f"{TOOL} ran the kernel of the macOS wheel on a CPU; this was not observed on a Mac.")
     if expression:
         yield from ("", "```python", *_program(expression, sample, dtype), "```")
     count = sum(len(kind.outcomes) for kind in kinds)
     since = sorted({o.since for kind in kinds for o in kind.outcomes if o.since}, key=Version.parse)
     began = f", in releases since {since[0]} or before" if since else ""
     yield from ("", f"Wrong in {count} {'kernel' if count == 1 else 'kernels'}{began}:", "")
-    yield from (
-        f"| {' | '.join(_COLUMNS)} |",
-        f"|{' --- |' * len(_COLUMNS)}",
-    )
+    yield from (f"| {' | '.join(_COLUMNS)} |", f"|{' --- |' * len(_COLUMNS)}")
     for kind in kinds:
         inputs = ", ".join(kind.sample.inputs)
         cells = (kind.dtype, inputs, kind.sample.result, kind.sample.expected, kind.cpu or "-")

@@ -81,12 +81,7 @@ def judge(expected: Expected, got: Tensor, allowed: float) -> Judged:
     bad, ulps = find_bad(expected, got, allowed)
     wrong = int(bad.sum())
     worst = float(torch.where(bad, 0.0, ulps).max()) if got.numel() else 0.0
-    return Judged(
-        compared=got.numel(),
-        wrong=wrong,
-        ulps=worst,
-        **_describe(expected, got, bad) if wrong else {},
-    )
+    return Judged(compared=got.numel(), wrong=wrong, ulps=worst, **_describe(expected, got, bad) if wrong else {})
 
 
 def find_bad(expected: Expected, got: Tensor, allowed: float) -> tuple[Tensor, Tensor]:

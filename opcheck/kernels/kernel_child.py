@@ -72,15 +72,7 @@ def run(
         if (not operations or task.operation in operations) and (not of_families or task.family in of_families)
     ]
     wheels = cache or archive.default_cache()
-    request = (
-        library.torch,
-        library.section,
-        dtype,
-        pattern,
-        *sorted(operations),
-        "",
-        *sorted(of_families),
-    )
+    request = (library.torch, library.section, dtype, pattern, *sorted(operations), "", *sorted(of_families))
     kept = _kept_file(wheels.parent / "kernels", request)
     finished = _read_kept(kept)
     ended = _run_all(library, wheels, _leave_out(tasks, finished), jobs, timeout, kept, finished, progress)
@@ -145,10 +137,7 @@ def _run_all(
 ) -> str:
     """Add the outcomes of tasks to the finished ones; return what ended the run early, if anything."""
     source = KernelSource(
-        release=library.torch,
-        section=library.section,
-        wheels=str(wheels),
-        cache=str(wheels.parent / "kernels"),
+        release=library.torch, section=library.section, wheels=str(wheels), cache=str(wheels.parent / "kernels")
     )
     waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
     for task in tasks:
@@ -187,11 +176,7 @@ def _run_all(
 
 
 def _with_first_releases(
-    library: Library,
-    wheels: Path,
-    outcomes: dict[str, KernelOutcome],
-    jobs: int,
-    timeout: float | None,
+    library: Library, wheels: Path, outcomes: dict[str, KernelOutcome], jobs: int, timeout: float | None
 ) -> tuple[dict[str, KernelOutcome], str]:
     """Add the first release whose kernel is wrong, by operation and dtype, of those whose library is kept here.
 

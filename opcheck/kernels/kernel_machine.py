@@ -87,14 +87,7 @@ class KernelMachine:
             "optimizing.py",
         )
         sources = [documents.read(folder / name) for name in names]
-        version = repr(
-            (
-                self._llvm.llvm_version_info,
-                self._cpu,
-                self._features,
-                self._optimizer is None,
-            )
-        )
+        version = repr((self._llvm.llvm_version_info, self._cpu, self._features, self._optimizer is None))
         return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]
 
     def _emit(self, text: str) -> bytes:
@@ -223,10 +216,7 @@ class Kernel:
         ctypes.c_byte.from_address(place).value = not fused
 
     def run(
-        self,
-        buffers: Mapping[str, int] | Sequence[int],
-        threads: Sequence[int],
-        group: Sequence[int] = (1,),
+        self, buffers: Mapping[str, int] | Sequence[int], threads: Sequence[int], group: Sequence[int] = (1,)
     ) -> None:
         """Run it over a grid of threads.
 

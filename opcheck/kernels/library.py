@@ -76,10 +76,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
             context=wheel.name,
             hint=f"it has {', '.join(sorted(sections))}" if sections else _HINT,
         )
-    with (
-        contextlib.suppress(OSError),
-        open_replacement(make(kept) / f"{chosen}-{release}.metallib") as file,
-    ):
+    with contextlib.suppress(OSError), open_replacement(make(kept) / f"{chosen}-{release}.metallib") as file:
         file.write(sections[chosen])
     return _library(release, chosen, sections[chosen])
 

@@ -60,8 +60,7 @@ _DIVISION = re.compile(
     r"(?P<second>.*)"
 )
 _SHARED = re.compile(
-    r"^@(?P<name>\S+) = .*?\bglobal (?P<kind>.+?) (?:undef|zeroinitializer|poison)(?:,|$)",
-    re.MULTILINE,
+    r"^@(?P<name>\S+) = .*?\bglobal (?P<kind>.+?) (?:undef|zeroinitializer|poison)(?:,|$)", re.MULTILINE
 )
 #: Kernels whose lanes read what others overwrite, with no barrier in between: they rely on lanes in
 #: lockstep, as GPUs have them.
@@ -307,10 +306,7 @@ def load_pointer(place: int, argument: KernelParameter) -> list[str]:
 
 def load_number(number: int, label: object) -> list[str]:
     """Return the lines that read a number of a thread, %n and a label."""
-    return [
-        f"  %a{label} = getelementptr i32, ptr %numbers, i32 {number}",
-        f"  %n{label} = load i32, ptr %a{label}",
-    ]
+    return [f"  %a{label} = getelementptr i32, ptr %numbers, i32 {number}", f"  %n{label} = load i32, ptr %a{label}"]
 
 
 def _body(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:

@@ -189,10 +189,7 @@ def harmless(operation: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]
 
 
 def expect(
-    operation: str,
-    operands: tuple[Tensor, ...],
-    parameters: tuple[float, ...],
-    unmoved: Container[str] = UNMOVED,
+    operation: str, operands: tuple[Tensor, ...], parameters: tuple[float, ...], unmoved: Container[str] = UNMOVED
 ) -> Expected:
     """Return the reference of an operation, and by how much it may be off; not by the rounding of ``unmoved`` ones."""
     out = reference.leave_out(operation, operands)
@@ -314,11 +311,7 @@ class Driver:
         return _together(judged)
 
     def _calls(
-        self,
-        named: kernel_names.Named,
-        kernel: Kernel,
-        case: PointwiseCase,
-        result: torch.dtype | None,
+        self, named: kernel_names.Named, kernel: Kernel, case: PointwiseCase, result: torch.dtype | None
     ) -> Iterator[PointwiseCall]:
         """Yield what the kernel is called with, so that all values are tried."""
         dtype = result or _cast_to(case)
@@ -442,11 +435,7 @@ def run(named: kernel_names.Named, kernel: Kernel, call: PointwiseCall, paramete
 
 
 def bind(
-    kernel: Kernel,
-    operands: dict[str, Tensor],
-    out: Tensor,
-    walks: Iteration,
-    parameters: tuple[float, ...],
+    kernel: Kernel, operands: dict[str, Tensor], out: Tensor, walks: Iteration, parameters: tuple[float, ...]
 ) -> dict[str, Tensor]:
     """Return the memory of each buffer of a pointwise kernel.
 

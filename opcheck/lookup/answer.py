@@ -18,26 +18,10 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of, macos_points, release_note, release_of
 from opcheck.judge.judge import OUTCOMES
-from opcheck.lookup.answer_records import (
-    Answer,
-    Cell,
-    Note,
-    OverloadAnswer,
-    RouteStep,
-    State,
-    find_since,
-    first_native,
-)
+from opcheck.lookup.answer_records import Answer, Cell, Note, OverloadAnswer, RouteStep, State, find_since, first_native
 from opcheck.lookup.notes import can_hold, limit_of, notes
 from opcheck.lookup.operator_facts import COPIES, is_python
-from opcheck.lookup.plain_call import (
-    BOOKKEEPING,
-    COMMON_DTYPES,
-    OperatorLookup,
-    is_removed,
-    spatial_of,
-    target,
-)
+from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES, OperatorLookup, is_removed, spatial_of, target
 from opcheck.lookup.query import Query, modes_of, resolve
 
 _ISSUES = "https://github.com/pytorch/pytorch/issues/"
@@ -79,12 +63,7 @@ def answer(
         note = "; ".join(filter(None, (note, f"the name itself fixes the dtype {meant.dtype}")))
     dtypes = (wanted,) if wanted else COMMON_DTYPES
     scope = _QuestionScope(
-        lookup=lookup,
-        releases=releases,
-        system=system,
-        only_system=macos is not None,
-        dtype=wanted,
-        dtypes=dtypes,
+        lookup=lookup, releases=releases, system=system, only_system=macos is not None, dtype=wanted, dtypes=dtypes
     )
     overloads = _in_order(meant, scope)
     main = overloads[0]
@@ -162,11 +141,7 @@ def _in_order(meant: Query, scope: _QuestionScope) -> tuple[OverloadAnswer, ...]
         answers = [_overload(op, scope) for op in (calls.both if calls else ())]
         # The worst call decides: it stands first.
         answers.sort(
-            key=lambda answer: (
-                -OUTCOMES[answer.status, answer.kind].severity,
-                answer.name in BOOKKEEPING,
-                answer.name,
-            )
+            key=lambda answer: (-OUTCOMES[answer.status, answer.kind].severity, answer.name in BOOKKEEPING, answer.name)
         )
         return (_overload(meant.main, scope), *answers)
     existing = lookup.lists.operators(scope.line)
@@ -264,12 +239,7 @@ def _modes(function: str, scope: _QuestionScope) -> dict[str, State]:
 
 
 def cells(
-    op: str,
-    releases: Iterable[Release],
-    lookup: OperatorLookup,
-    dtype: str | None = None,
-    *,
-    only: str | None = None,
+    op: str, releases: Iterable[Release], lookup: OperatorLookup, dtype: str | None = None, *, only: str | None = None
 ) -> tuple[Cell, ...]:
     """Return what each release does, and from which macOS on; ``only`` restricts this to one macOS version."""
     kept: list[Cell] = []

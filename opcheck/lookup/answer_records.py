@@ -3,15 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from opcheck.common.vocabulary import (
-    ROUTE_WORDS,
-    Confidence,
-    Effect,
-    FallbackKind,
-    Frequency,
-    RouteKind,
-    Status,
-)
+from opcheck.common.vocabulary import ROUTE_WORDS, Confidence, Effect, FallbackKind, Frequency, RouteKind, Status
 from opcheck.model.records import Evidence, Record
 
 OP_SCHEMA = "opcheck-op/1"

@@ -49,10 +49,7 @@ _DTYPE_WORDS = "|".join(map(re.escape, [*DTYPES, *DTYPE_ALIASES]))
 #: What is no operator, but often written for one: a pattern, what it is, and the next command.
 OTHER_THINGS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (
-        re.compile(
-            row["pattern"].replace("{dtypes}", _DTYPE_WORDS),
-            re.IGNORECASE if row.get("ignore_case") else 0,
-        ),
+        re.compile(row["pattern"].replace("{dtypes}", _DTYPE_WORDS), re.IGNORECASE if row.get("ignore_case") else 0),
         row["what"],
         row["next"],
     )

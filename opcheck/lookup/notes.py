@@ -88,12 +88,7 @@ def _frequency(statement: Statement) -> Frequency:
 
 
 #: What each effect does, before the few words on when.
-_DOES: dict[Effect, str] = {
-    "aborts": "aborts",
-    "raises": "raises",
-    "falls_back": "on the CPU",
-    "wrong_result": "wrong",
-}
+_DOES: dict[Effect, str] = {"aborts": "aborts", "raises": "raises", "falls_back": "on the CPU", "wrong_result": "wrong"}
 #: A condition of at most this many characters can stand in a headline.
 _SHORT = 32
 #: What a headline says of a condition that is too long for it.

@@ -43,13 +43,7 @@ COMMON_DTYPES = (
 DEFAULT_DTYPES = ("float32", "int64", "complex64", "bool")
 
 #: Arguments that have a dtype of their own, whatever the call computes in.
-_OWN_DTYPES = {
-    "index": "int64",
-    "indices": "int64",
-    "offsets": "int64",
-    "mask": "bool",
-    "condition": "bool",
-}
+_OWN_DTYPES = {"index": "int64", "indices": "int64", "offsets": "int64", "mask": "bool", "condition": "bool"}
 
 #: The usual ones first: most often the first call says all.
 _RANKS = (2, 4, 3, 1, 5, 0)
@@ -271,11 +265,7 @@ class OperatorLookup:
         return replace(
             worst,
             because=because,
-            evidence=(
-                *own.evidence[:1],
-                Evidence(kind="capture", torch=calls.torch, detail=seen),
-                *worst.evidence,
-            ),
+            evidence=(*own.evidence[:1], Evidence(kind="capture", torch=calls.torch, detail=seen), *worst.evidence),
             confidence="inferred",
             named="" if worst.status == "native" else worst.named or decider,
             limitations=tuple(sorted({*own.limitations, *worst.limitations})),

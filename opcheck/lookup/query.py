@@ -340,9 +340,7 @@ def _refuse_other_things(asked: str, name: str) -> None:
     for pattern, message, hint in words.OTHER_THINGS:
         if pattern.fullmatch(name):
             raise UsageError(
-                message.format(asked, name=dtype),
-                context=f"operator {asked}",
-                hint=hint.format(asked, name=dtype),
+                message.format(asked, name=dtype), context=f"operator {asked}", hint=hint.format(asked, name=dtype)
             )
 
 

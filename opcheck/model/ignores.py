@@ -174,14 +174,7 @@ class Ignores:
         self.silenced: set[IgnoreEntry] = set()
 
     def reason(
-        self,
-        rule: str,
-        *,
-        file: str = "",
-        line: int = 0,
-        op: str = "",
-        model: str = "",
-        text: str = "",
+        self, rule: str, *, file: str = "", line: int = 0, op: str = "", model: str = "", text: str = ""
     ) -> str | None:
         """Return why a finding of ``rule`` at this place is ignored; None: it is not."""
         silencers = self._comments_of(file) or Silencers(_parse_comments([(line, text)], file, []))

@@ -291,12 +291,7 @@ class GroupLocation(Record, frozen=True, kw_only=True):
 
     @classmethod
     def at(
-        cls,
-        location: SourceLocation | None,
-        *,
-        module: str = "",
-        phase: words.Phase = "forward",
-        count: int = 1,
+        cls, location: SourceLocation | None, *, module: str = "", phase: words.Phase = "forward", count: int = 1
     ) -> GroupLocation:
         """The calls that a line of code makes; None: no line of the program makes them."""
         if location is None:
@@ -419,10 +414,7 @@ class SideWork(Record, frozen=True, kw_only=True):
 
     side: words.Side
     calls: Count
-    flops: Annotated[
-        Count,
-        note("of matrix products, convolutions and attention, as torch.utils.flop_counter counts"),
-    ]
+    flops: Annotated[Count, note("of matrix products, convolutions and attention, as torch.utils.flop_counter counts")]
     nbytes: Annotated[Count, note("that the calls read and write; views do neither")] = msgspec.field(name="bytes")
 
 
@@ -489,8 +481,7 @@ class TimeEstimate(Record, frozen=True, kw_only=True):
     cpu_high_seconds: float
     bound: Annotated[words.TimeBound, note("the largest of the shares")]
     shares: Annotated[
-        dict[words.TimeBound, float],
-        note("of the middle of the interval, together 1; wait: with CPU fallbacks"),
+        dict[words.TimeBound, float], note("of the middle of the interval, together 1; wait: with CPU fallbacks")
     ]
     families: Annotated[dict[str, float], note("the shares of arithmetic and memory by the family of the calls")]
     launches: Annotated[Count, note("kernels that the calls start on the GPU")]
@@ -655,10 +646,7 @@ class PrecisionLine(Record, frozen=True, kw_only=True):
 
     op: str
     first: Annotated[Count, note("number of the first of them among the calls")] = 0
-    local: Annotated[
-        RelativeError,
-        note("the largest error that such a call makes by itself, given exact inputs"),
-    ]
+    local: Annotated[RelativeError, note("the largest error that such a call makes by itself, given exact inputs")]
     inherited: Annotated[RelativeError, note("the largest error of its inputs")]
     total: Annotated[RelativeError, note("the largest error of its result")]
     place: GroupLocation = msgspec.field(name="location")
@@ -950,15 +938,13 @@ class Report(Record, frozen=True, kw_only=True):
     groups: Annotated[tuple[CallGroup, ...], note("the worst first")] = msgspec.field(name="calls")
     statements: Annotated[dict[str, StatementFacts], note("by id: the limitations and advisories that calls name")] = {}
     wrong: Annotated[
-        tuple[WrongCalls, ...],
-        note("native calls with wrong results, by operator; empty: none known"),
+        tuple[WrongCalls, ...], note("native calls with wrong results, by operator; empty: none known")
     ] = ()
     partition: Partition
     work: Annotated[tuple[SideWork, ...], note("by side; empty: the calls were counted, not kept")] = ()
     routes: Annotated[tuple[RouteWork, ...], note("the calls by the kind of kernel that computes them on MPS")] = ()
     synchronizations: Annotated[
-        tuple[Synchronization, ...],
-        note("where the CPU waits for the GPU, by line; CPU fallbacks apart"),
+        tuple[Synchronization, ...], note("where the CPU waits for the GPU, by line; CPU fallbacks apart")
     ] = ()
     #: None: the trace does not say how long tensors lived.
     memory: Memory | None = None

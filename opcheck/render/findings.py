@@ -188,10 +188,7 @@ def _sarif_rule(rule: CatalogueRule) -> dict[str, Any]:
         "name": "".join(word.capitalize() for word in rule.slug.split("_")),
         "shortDescription": {"text": rule.title},
         "fullDescription": {"text": what.replace("`", "")},
-        "help": {
-            "text": page.replace("**", "").replace("`", ""),
-            "markdown": f"# {rule.id}: {rule.title}\n\n{page}\n",
-        },
+        "help": {"text": page.replace("**", "").replace("`", ""), "markdown": f"# {rule.id}: {rule.title}\n\n{page}\n"},
         "defaultConfiguration": {"level": rule.severity},
         "properties": {"tags": ["mps", "pytorch"]},
     }
@@ -244,10 +241,7 @@ def _sarif_location(occurrence: Occurrence) -> dict[str, Any]:
             region["snippet"] = {"text": where.text}
         uri = quote(occurrence.file, safe="/", errors="backslashreplace")
         location["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": region}
-    names = (
-        (where.function if where else "", "function"),
-        (place.module if place else "", "module"),
-    )
+    names = ((where.function if where else "", "function"), (place.module if place else "", "module"))
     logical = [{"fullyQualifiedName": name, "kind": kind} for name, kind in names if name]
     return {**location, **({"logicalLocations": logical} if logical else {})}
 
@@ -270,11 +264,7 @@ def _sarif_properties(occurrence: Occurrence) -> dict[str, Any]:
         properties["verdict"] = {name: verdict[name] for name in _VERDICT}
         properties["dtypes"] = group.dtypes
     if occurrence.state:
-        properties |= {
-            "gate": occurrence.state,
-            "models": occurrence.models,
-            "targets": occurrence.targets,
-        }
+        properties |= {"gate": occurrence.state, "models": occurrence.models, "targets": occurrence.targets}
     return properties
 
 

@@ -4,36 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import and_more, filesize, join_and, plural
 from opcheck.common.vocabulary import MEMORY_USES, GrowthKind
-from opcheck.model.records import (
-    MacFit,
-    Memory,
-    MemoryCache,
-    MemoryGrowth,
-    MemoryHolder,
-    MemoryLimit,
-    MemoryPlan,
-)
+from opcheck.model.records import MacFit, Memory, MemoryCache, MemoryGrowth, MemoryHolder, MemoryLimit, MemoryPlan
 from opcheck.render import summary
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Column,
-    Heading,
-    Table,
-    TextSpan,
-    Words,
-    size_of,
-    table_of,
-)
+from opcheck.render.document import Block, Bullets, Column, Heading, Table, TextSpan, Words, size_of, table_of
 
 TITLE = "Memory on MPS (an estimate)"
 
 #: What each state comes to, in the words of the table.
-_STATES = {
-    "fits": "fits",
-    "pressure": "more than Metal recommends: may swap, slows down",
-    "raises": "raises",
-}
+_STATES = {"fits": "fits", "pressure": "more than Metal recommends: may swap, slows down", "raises": "raises"}
 
 #: The same for a plan, before the memory of the Mac.
 _PLANNED = {"fits": "fits", "pressure": "runs, but may swap, on", "raises": "raises on"}
@@ -69,12 +47,7 @@ def _peaks(memory: Memory) -> Table:
 
 def _holders(memory: Memory) -> Table:
     """List the largest uses at the highest peak."""
-    columns = {
-        "what": "kind",
-        "bytes": size_of("nbytes"),
-        "tensors": "tensors:,",
-        "made by": _made_by,
-    }
+    columns = {"what": "kind", "bytes": size_of("nbytes"), "tensors": "tensors:,", "made by": _made_by}
     return table_of(memory.holders, columns, right=(1, 2), shown=_HELD)
 
 

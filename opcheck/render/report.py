@@ -232,12 +232,7 @@ _WAITS: dict[str, blocks.Column] = {
     "line": lambda entry: summary.place(entry.place),
 }
 #: What a region of each side is called.
-SIDES: dict[Side, str] = {
-    "mps": "native",
-    "cpu": "on the CPU",
-    "unknown": "unknown",
-    "raises": "raising",
-}
+SIDES: dict[Side, str] = {"mps": "native", "cpu": "on the CPU", "unknown": "unknown", "raises": "raising"}
 
 
 def content(report: Report) -> dict[str, object]:

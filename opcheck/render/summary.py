@@ -10,14 +10,7 @@ from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS, Frequency
 from opcheck.judge.memory.estimate import deciding, find_asked_mac, runs_out, smallest
 from opcheck.lookup.matrix import STATES
-from opcheck.model.records import (
-    CaptureFacts,
-    GroupLocation,
-    KernelNumbers,
-    Memory,
-    Report,
-    SideWork,
-)
+from opcheck.model.records import CaptureFacts, GroupLocation, KernelNumbers, Memory, Report, SideWork
 from opcheck.render import timing_page
 from opcheck.render.document import Facts, Style, TextSpan, Words
 from opcheck.render.wording import LABELS

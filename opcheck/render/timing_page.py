@@ -38,10 +38,7 @@ def facts(times: Sequence[TimeEstimate]) -> Iterator[tuple[str, Words]]:
         yield "time", f"{ends} a {first.unit} (--show time has all)"
         return
     cores = " or ".join(map(str, first.gpu_cores))
-    yield (
-        "time",
-        f"{first.mac}: {_gpu(first)} a {first.unit} ({cores} GPU cores); its CPU: {_cpu(first)}",
-    )
+    yield ("time", f"{first.mac}: {_gpu(first)} a {first.unit} ({cores} GPU cores); its CPU: {_cpu(first)}")
     yield "spent on", ", ".join(_parts(first)[:_PARTS])
     if first.advice:
         yield "faster with", "; ".join(first.advice)

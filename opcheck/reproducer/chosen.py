@@ -69,9 +69,7 @@ def read(path: str) -> Report:
         example = group.example
         if example is not None and not (_OP.fullmatch(group.op) and _is_plain(example)):
             raise UsageError(
-                f"a damaged report: what it keeps of {group.op} is no call",
-                context=path,
-                hint=saved.WRITE_AGAIN,
+                f"a damaged report: what it keeps of {group.op} is no call", context=path, hint=saved.WRITE_AGAIN
             )
     return report
 
@@ -117,9 +115,7 @@ def choose(report: Report, which: str) -> ChosenFinding:
             return choice
     cached = ", ".join(f"{choice.number} {choice.finding.rule}" for choice in choices)
     raise UsageError(
-        f"no finding {which!r} in the report",
-        context=report.model,
-        hint=f"there are: {cached or 'it has no findings'}",
+        f"no finding {which!r} in the report", context=report.model, hint=f"there are: {cached or 'it has no findings'}"
     )
 
 

@@ -35,12 +35,7 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 def write(
-    chosen: ChosenFinding,
-    schema: Sequence[Parameter],
-    fill: str,
-    *,
-    expected: Sequence[str],
-    checked: Sequence[str],
+    chosen: ChosenFinding, schema: Sequence[Parameter], fill: str, *, expected: Sequence[str], checked: Sequence[str]
 ) -> str:
     """The program.
 

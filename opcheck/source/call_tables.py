@@ -23,11 +23,7 @@ def read_lists(table: str) -> dict[str, str]:
     return {word: key for key, text in _TABLES[table].items() for word in text.split()}
 
 
-ON_A_MAC: dict[str, object] = {
-    **_TABLES["on_a_mac"],
-    "torch.version.cuda": None,
-    "torch.version.hip": None,
-}
+ON_A_MAC: dict[str, object] = {**_TABLES["on_a_mac"], "torch.version.cuda": None, "torch.version.hip": None}
 NOT_ON_A_MAC = read_words("not_on_a_mac")
 IMPORT_ERRORS, CUDA_ERRORS = read_words("import_errors"), read_words("cuda_errors")
 ON_MPS = read_words("on_mps")

@@ -105,11 +105,7 @@ class Filters(NamedTuple):
 
 
 def scan(
-    paths: list[str],
-    target: Target,
-    filters: Filters = Filters(),
-    *,
-    silenced: Sequence[ScanFinding] = (),
+    paths: list[str], target: Target, filters: Filters = Filters(), *, silenced: Sequence[ScanFinding] = ()
 ) -> ScanReport:
     """Scan the files below the paths, as a Mac reads them; add the findings that a fix of another line silences.
 
@@ -221,11 +217,7 @@ class Reader:
     """Reads the files one by one and collects their findings."""
 
     def __init__(
-        self,
-        target: Target,
-        chosen: frozenset[str],
-        ignores: Ignores,
-        contents: Mapping[Path, bytes],
+        self, target: Target, chosen: frozenset[str], ignores: Ignores, contents: Mapping[Path, bytes]
     ) -> None:
         self.contents = contents
         self.files: tuple[FoundFile, ...] = ()
@@ -476,12 +468,7 @@ class Reader:
         unexplained = f"ignores {', '.join(comment.codes) or 'nothing'} without a reason"
         reason = "write the reason behind the bracket"
         wrong = (
-            (
-                UNUSED,
-                nothing,
-                "remove the comment, or correct the code",
-                unused or not comment.codes,
-            ),
+            (UNUSED, nothing, "remove the comment, or correct the code", unused or not comment.codes),
             (WITHOUT_REASON, unexplained, reason, not comment.reason),
         )
         for rule, message, hint, is_wrong in wrong:
@@ -560,9 +547,7 @@ def _hits(scanned: Scanned, dispatch: _RuleTable) -> Iterator[tuple[ScanRule, Hi
                 yield rule, replace(hit, **changes)
 
 
-def _merge_hits(
-    hits: Iterable[tuple[ScanRule, Hit]],
-) -> Iterator[tuple[tuple[ScanRule, Hit], list[object]]]:
+def _merge_hits(hits: Iterable[tuple[ScanRule, Hit]]) -> Iterator[tuple[tuple[ScanRule, Hit], list[object]]]:
     """Join the hits of a rule at a place, with all the places that use it."""
     together: dict[tuple[str, int, str], tuple[tuple[ScanRule, Hit], list[object]]] = {}
     for rule, hit in hits:

@@ -72,18 +72,12 @@ class FileQuestions:
     """
 
     def __init__(
-        self,
-        program: Program,
-        torch: str,
-        imported: Callable[[str], Sequence[object]] = lambda _name: (),
+        self, program: Program, torch: str, imported: Callable[[str], Sequence[object]] = lambda _name: ()
     ) -> None:
         """Read a program for a release of torch; ``imported`` gives the values of names of other files."""
         self.program = program
         self._imported = imported
-        self._constants: dict[str, object] = {
-            "torch.__version__": f"{torch}.0",
-            **call_tables.ON_A_MAC,
-        }
+        self._constants: dict[str, object] = {"torch.__version__": f"{torch}.0", **call_tables.ON_A_MAC}
         #: the values of expressions, and whether a node is reached
         self._guarded: dict[object, Any] = {}
         #: the questions whose answers are provisional, and how often such an answer was used

@@ -81,13 +81,7 @@ class Fixed(NamedTuple):
     silenced: tuple[ScanFinding, ...] = ()
 
 
-def fix(
-    paths: list[str],
-    target: Target,
-    filters: Filters = Filters(),
-    *,
-    unsafe: bool = False,
-) -> Fixed:
+def fix(paths: list[str], target: Target, filters: Filters = Filters(), *, unsafe: bool = False) -> Fixed:
     """Correct what the rules find below the paths, as far as a tool can.
 
     Raises:
@@ -176,9 +170,7 @@ class _Fixer:
                 self.contents[path] = text.encode(name)
 
     def silenced(
-        self,
-        first: Mapping[Path | None, list[ScanFinding]],
-        last: Mapping[Path | None, list[ScanFinding]],
+        self, first: Mapping[Path | None, list[ScanFinding]], last: Mapping[Path | None, list[ScanFinding]]
     ) -> Iterator[ScanFinding]:
         """Yield the findings that changes of other lines silence."""
         for path, after in last.items():
@@ -272,11 +264,7 @@ def _target(path: Path) -> Path:
 
 
 def _change(
-    path: Path,
-    proposals: list[Proposal],
-    plan: helpers.Plan,
-    files: Sequence[FoundFile],
-    named: Collection[Path],
+    path: Path, proposals: list[Proposal], plan: helpers.Plan, files: Sequence[FoundFile], named: Collection[Path]
 ) -> tuple[str, str, str, Counter[str]]:
     """The text of a file before and after, its encoding, and what was corrected, by rule.
 

@@ -166,10 +166,7 @@ def rule(
         applies: whether the rule has anything to say about a Mac.
     """
     entry = _DECLARED[code]
-    narrowed = {
-        ast.Call: frozenset(calls) or entry.calls,
-        ast.Attribute: frozenset(attributes) or entry.attributes,
-    }
+    narrowed = {ast.Call: frozenset(calls) or entry.calls, ast.Attribute: frozenset(attributes) or entry.attributes}
 
     def declare(check: Check) -> ScanRule:
         kind = get_type_hints(check)["node"]

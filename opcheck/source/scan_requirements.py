@@ -29,12 +29,7 @@ from opcheck.source.rules.lacking import describe, find_missing_packages
 from opcheck.source.rules.processes import find_nccl
 
 #: The values of markers on a Mac; the others are as on this machine.
-_MAC = {
-    "sys_platform": "darwin",
-    "platform_system": "Darwin",
-    "platform_machine": "arm64",
-    "os_name": "posix",
-}
+_MAC = {"sys_platform": "darwin", "platform_system": "Darwin", "platform_machine": "arm64", "os_name": "posix"}
 #: The libraries of CUDA, one package each.
 _CUDA_BUILD = re.compile(r"\+cu\d+")
 _NVIDIA = re.compile(r"nvidia-[a-z-]+-cu\d+")

@@ -17,12 +17,7 @@ from opcheck.common.vocabulary import Phase
 from opcheck.model.records import SourceLocation
 from opcheck.tracing.source_locations import Site, UserFrames, locate, locate_in_text
 from opcheck.tracing.torch_private.modules import lines_of
-from opcheck.tracing.torch_private.tensors import (
-    engine_code,
-    next_sequence_number,
-    running_node,
-    sequence_number_of,
-)
+from opcheck.tracing.torch_private.tensors import engine_code, next_sequence_number, running_node, sequence_number_of
 
 
 class _Thread(threading.local):
@@ -124,10 +119,7 @@ class ProgramStack(ModuleStack):
         def end(*_: Any) -> None:
             self._thread.in_optimizer = False
 
-        hooks = (
-            optimizer.register_optimizer_step_pre_hook(begin),
-            optimizer.register_optimizer_step_post_hook(end),
-        )
+        hooks = (optimizer.register_optimizer_step_pre_hook(begin), optimizer.register_optimizer_step_post_hook(end))
         try:
             with super().follow_modules(root):
                 yield

@@ -13,13 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.names import DTYPES, cpp_name
-from opcheck.weights.stored import (
-    MOST_TENSORS,
-    StoredFile,
-    StoredTensor,
-    count_elements,
-    read_member,
-)
+from opcheck.weights.stored import MOST_TENSORS, StoredFile, StoredTensor, count_elements, read_member
 
 #: Bytes of a pickle without its tensors, and its opcodes: a checkpoint of 100,000 tensors has 4 million.
 _LONGEST, _MOST_OPCODES = 64 << 20, 8 << 20
@@ -32,11 +26,7 @@ _STORAGES = {f"torch.{cpp_name(name)}Storage": name for name in DTYPES} | {f"tor
 _UNTYPED = "torch.storage.UntypedStorage"
 _REBUILDS = "torch._utils._rebuild_"
 #: Functions whose first argument is a tensor, or the arguments of one.
-_WRAPPERS = (
-    "torch._utils._rebuild_parameter",
-    "torch.nn.parameter.Parameter",
-    "torch.nn.parameter.Buffer",
-)
+_WRAPPERS = ("torch._utils._rebuild_parameter", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer")
 
 #: A tensor of a subclass: the function that makes it, the class, the function's arguments, the attributes.
 _OF_SUBCLASS, _SUBCLASS_PARTS = "torch._tensor._rebuild_from_type_v2", 4
@@ -133,14 +123,7 @@ class _OpcodeStack:
             self.result = stack[-1]
         except DocumentError:
             raise
-        except (
-            ValueError,
-            IndexError,
-            KeyError,
-            TypeError,
-            OverflowError,
-            AttributeError,
-        ) as error:
+        except (ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as error:
             raise DocumentError(f"its pickle is damaged: {str(error)[:200]}") from error
 
     def _count(self) -> None:
@@ -206,12 +189,7 @@ class _OpcodeStack:
 
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: dict[str, Callable[[], Any]] = {
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "EMPTY_SET": list,
-}
+_EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_TUPLE": tuple, "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": list}
 _PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
 _COUNTED = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}

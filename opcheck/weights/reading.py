@@ -314,12 +314,7 @@ _CONFIGURATION_LONGEST = 64 << 20
 _BLOCK = 1 << 16
 #: Members with the names of weights and their meta data; archives before torch 2.9 have one of the others.
 _CONFIGURATION = "_config.json"
-_STATES = (
-    "serialized_state_dict.pt",
-    "serialized_constants.pt",
-    "data/weights/model.pt",
-    "data/constants/model.pt",
-)
+_STATES = ("serialized_state_dict.pt", "serialized_constants.pt", "data/weights/model.pt", "data/constants/model.pt")
 
 
 class _ExportedSize(msgspec.Struct):

@@ -111,11 +111,7 @@ def resolve(libraries: Sequence[str]) -> LockedEnvironment:
         rest = ["numpy", "setuptools", *libraries, *_own()]
         public = _torch().partition("+")[0]
         text = _run(
-            [
-                resolving,
-                [*resolving, "--torch-backend", "cpu"],
-                resolving,
-            ],
+            [resolving, [*resolving, "--torch-backend", "cpu"], resolving],
             inputs=["\n".join([f"torch=={torch}", *rest]) for torch in (_torch(), public, public)],
         )
     except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
@@ -147,10 +143,7 @@ def _locked_commands(place: Path, wanted: LockedEnvironment) -> Iterator[list[li
     uv = _uv()
     yield [[*uv, "venv", "--quiet", "--no-project", "--python", sys.executable, str(place)]]
     install = [*uv, "pip", "install", "--quiet", "--no-deps", "--python", str(_python(place))]
-    yield [
-        [*install, *wanted.packages],
-        [*install, "--torch-backend", "cpu", *wanted.packages],
-    ]
+    yield [[*install, *wanted.packages], [*install, "--torch-backend", "cpu", *wanted.packages]]
 
 
 def _lock_file(libraries: Sequence[str]) -> Path:

@@ -105,12 +105,7 @@ class Child:
     any_started = False
 
     def __init__(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        group: bool = True,
-        **streams: Any,
+        self, command: Sequence[str], environment: Mapping[str, str], *, group: bool = True, **streams: Any
     ) -> None:
         self._group = group
         self._token = _token()
@@ -119,10 +114,7 @@ class Child:
             platform.adopt_orphans()
         mark = f"{os.environ.get(MARK, '')}/{self._token}"
         self.process = subprocess.Popen(
-            command,
-            env={**environment, MARK: mark},
-            **(platform.own_session() if group else {}),
-            **streams,
+            command, env={**environment, MARK: mark}, **(platform.own_session() if group else {}), **streams
         )
 
     @property

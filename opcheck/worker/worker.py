@@ -27,16 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from opcheck.worker.platform import Fork, how_it_ended
-from opcheck.worker.process import (
-    Child,
-    GarbledError,
-    LateError,
-    LineReader,
-    OutputTail,
-    ToStderr,
-    last_line,
-    python,
-)
+from opcheck.worker.process import Child, GarbledError, LateError, LineReader, OutputTail, ToStderr, last_line, python
 from opcheck.worker.protocol import (
     Answered,
     Limits,
@@ -82,13 +73,7 @@ class WorkerError(Exception):
     """
 
     def __init__(
-        self,
-        kind: Literal["late", "garbled", "died"],
-        text: str,
-        *,
-        code: int = 0,
-        stage: str = "",
-        printed: str = "",
+        self, kind: Literal["late", "garbled", "died"], text: str, *, code: int = 0, stage: str = "", printed: str = ""
     ) -> None:
         super().__init__(text)
         self.kind = kind
@@ -137,10 +122,7 @@ class Worker(Generic[Request, Answer]):
         return self
 
     def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         self.end()
 
@@ -292,12 +274,7 @@ def run_program(
 
 
 def run_forked(
-    work: Callable[[], Answer],
-    answer: Any,
-    seconds: float,
-    *,
-    group: bool = True,
-    quiet: bool = False,
+    work: Callable[[], Answer], answer: Any, seconds: float, *, group: bool = True, quiet: bool = False
 ) -> Answer:
     """Return the result of ``work`` from a fork of this process, which shares all that is loaded here.
 
@@ -338,12 +315,7 @@ def run_forked(
 
 
 def _answer_of(
-    fork: Fork,
-    reading: int,
-    answer: Any,
-    seconds: float,
-    secret: str,
-    printed: IO[bytes] | None = None,
+    fork: Fork, reading: int, answer: Any, seconds: float, secret: str, printed: IO[bytes] | None = None
 ) -> Any:
     """Return what a fork writes, and end it."""
     kind: Literal["late", "garbled", "died"] = "died"

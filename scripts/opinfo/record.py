@@ -147,10 +147,7 @@ def mac(line: str, watch: Watch) -> Iterator[Simulator]:
     """The simulated Mac with ``line``'s registrations, on which make_tensor makes MPS tensors."""
     target = Target(torch=Version.parse(line), macos=Version.parse(SIMULATED_MACOS))
     registrations = dict(load().operators(line))
-    with (
-        simulated_mac(target, registrations, watch, keep=KEEP) as simulator,
-        _samples_on_mps(),
-    ):
+    with simulated_mac(target, registrations, watch, keep=KEEP) as simulator, _samples_on_mps():
         watch.follow_bodies(simulator)
         yield simulator
 

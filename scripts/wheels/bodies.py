@@ -9,11 +9,7 @@ from opcheck.data.wheels.column import Registration, registrations
 from opcheck.data.wheels.image import Image
 
 #: in the order in which the dispatcher tries them (c10/core/DispatchKeySet.cpp, OperatorEntry.cpp).
-KEYS = (
-    "CompositeExplicitAutogradNonFunctional",
-    "CompositeExplicitAutograd",
-    "CompositeImplicitAutograd",
-)
+KEYS = ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
 
 #: torchgen's Operators.cpp: every call through the dispatcher is at::_ops::<operator>_<overload>::call.
 OPERATOR = re.compile(r"__ZN2at4_ops(?P<length>\d+)(?P<rest>\w+)")

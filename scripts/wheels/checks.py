@@ -132,13 +132,7 @@ def texts(image: Image, claimed: Iterable[str] = ()) -> tuple[Text, ...]:
 def _key(text: Text) -> tuple[bool, str, str, bool, int]:
     # The most precise place wins, then the first in alphabetical order, so that the choice does not
     # depend on the linker's order.
-    return (
-        text.file is None,
-        text.file or "",
-        text.function or "",
-        text.line is None,
-        text.line or 0,
-    )
+    return (text.file is None, text.file or "", text.function or "", text.line is None, text.line or 0)
 
 
 def _strings(image: Image) -> Iterator[tuple[int, str]]:
@@ -167,10 +161,7 @@ def _printed(image: Image, strings: dict[int, str]) -> Iterator[Text]:
     owner = np.searchsorted(starts, addresses.at[interesting], side="right") - 1
     by_function: dict[int, list[tuple[int, int]]] = {}
     for function, at, target in zip(
-        owner.tolist(),
-        addresses.at[interesting].tolist(),
-        addresses.target[interesting].tolist(),
-        strict=True,
+        owner.tolist(), addresses.at[interesting].tolist(), addresses.target[interesting].tolist(), strict=True
     ):
         by_function.setdefault(function, []).append((at, target))
     for function, pairs in by_function.items():

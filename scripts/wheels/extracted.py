@@ -14,16 +14,7 @@ from pathlib import Path
 
 from opcheck.common.versions import Version
 from opcheck.data.history import SCHEMA, History, by_version, with_column
-from opcheck.data.lint import (
-    DIRECTORY,
-    MADE_BY,
-    SHARED,
-    Extracted,
-    HalfOpen,
-    Place,
-    fragments,
-    list_spanned,
-)
+from opcheck.data.lint import DIRECTORY, MADE_BY, SHARED, Extracted, HalfOpen, Place, fragments, list_spanned
 from opcheck.data.statement_model import Statement
 from opcheck.data.tables import ListFile
 from scripts.wheels.checks import Text

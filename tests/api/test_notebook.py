@@ -18,13 +18,7 @@ report
 
 def test_a_cell_shows_the_report_and_prints_the_answer_of_the_terminal() -> None:
     cells: list[dict[str, Any]] = [
-        {
-            "cell_type": "code",
-            "execution_count": None,
-            "metadata": {},
-            "outputs": [],
-            "source": source,
-        }
+        {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source}
         for source in (_CELL, "print(report)")
     ]
     content = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}

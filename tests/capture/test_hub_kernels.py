@@ -10,13 +10,7 @@ from torch import nn
 
 from opcheck.capture.child import run
 from opcheck.capture.child.loading.load import load
-from opcheck.capture.repository import (
-    USE_KERNELS,
-    Repository,
-    has_replaced_layers,
-    hub_kernels_in,
-    remove_kernels,
-)
+from opcheck.capture.repository import USE_KERNELS, Repository, has_replaced_layers, hub_kernels_in, remove_kernels
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import Mode
 from opcheck.data.packages import packages
@@ -91,12 +85,7 @@ def test_use_kernels_is_named_where_a_mac_replaces_a_layer(
 ) -> None:
     described = Repository(name="org/model", files={"config.json": json.dumps(settings)})
     request = CaptureRequest(
-        model="org/model",
-        torch="2.13.0",
-        macos="15.0",
-        repository=described,
-        config={"use_kernels": True},
-        mode=mode,
+        model="org/model", torch="2.13.0", macos="15.0", repository=described, config={"use_kernels": True}, mode=mode
     )
     prepared = run.prepare(request, request.target, silent)
     assert [problem.answered for problem in prepared.hub_kernels] == names

@@ -77,9 +77,7 @@ def test_what_needs_arguments_is_known() -> None:
     ]
 
 
-def test_a_bare_name_is_answered_with_the_libraries_that_have_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bare_name_is_answered_with_the_libraries_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"torchvision": ("resnet50",), "timm": ("resnet50", "vit_tiny")}
     monkeypatch.setattr(naming, "library_models", lambda library: names.get(library, ()))
     for spec in ("resnet50", "ResNet-50", "torchvision.models.resnet50"):
@@ -117,9 +115,7 @@ def test_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "mine" not in sys.modules
 
 
-def test_a_bare_name_of_a_public_model_points_to_its_recipe(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bare_name_of_a_public_model_points_to_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(naming, "library_models", lambda _library: ())
     with pytest.raises(ModelLoadError) as caught:
         full_name("gpt2")

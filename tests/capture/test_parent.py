@@ -119,11 +119,7 @@ def behaviours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _capture(file: Path, name: str, time_limit: float = 1200, save_graph: str = "") -> Trace:
     request = CaptureRequest(
-        model=f"{file}:{name}",
-        torch="2.13",
-        macos="15.0",
-        time_limit=time_limit,
-        save_graph=save_graph,
+        model=f"{file}:{name}", torch="2.13", macos="15.0", time_limit=time_limit, save_graph=save_graph
     )
     return capture(request)
 
@@ -173,10 +169,7 @@ def test_the_same_run_gives_the_same_trace_and_writes_its_graph(behaviours: Path
         ("raises", "model_raised", "the model raised ValueError: no good"),
         pytest.param("leaves", "model_raised", "the model raised SystemExit: 0", marks=pytest.mark.slow),
         pytest.param(
-            "asks",
-            "model_raised",
-            "the model raised EOFError: EOF when reading a line",
-            marks=pytest.mark.slow,
+            "asks", "model_raised", "the model raised EOFError: EOF when reading a line", marks=pytest.mark.slow
         ),
     ],
 )
@@ -204,10 +197,7 @@ def test_a_model_that_hangs_is_ended_at_its_line(behaviours: Path, name: str) ->
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [
-        pytest.param("dies", "exited with code 7", marks=pytest.mark.slow),
-        ("crashes", "was ended by SIGSEGV"),
-    ],
+    [pytest.param("dies", "exited with code 7", marks=pytest.mark.slow), ("crashes", "was ended by SIGSEGV")],
 )
 def test_a_process_that_dies_is_an_error_in_three_lines(behaviours: Path, name: str, how: str) -> None:
     with pytest.raises(CaptureError) as caught:
@@ -288,10 +278,7 @@ def test_torchscript_and_what_is_compiled_run_as_the_python_that_they_were(varie
 
 
 def test_a_saved_script_is_refused_in_three_lines() -> None:
-    with (
-        leave_uncompiled([]),
-        pytest.raises(OpcheckError, match=r"torch\.jit\.load is not supported") as caught,
-    ):
+    with leave_uncompiled([]), pytest.raises(OpcheckError, match=r"torch\.jit\.load is not supported") as caught:
         torch.jit.load("saved.pt")
     lines = str(caught.value).splitlines()
     assert lines[1] == "  in: torch.jit.load('saved.pt')"

@@ -38,9 +38,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     ) as served:
         monkeypatch.setattr(constants, "ENDPOINT", served.address)
         monkeypatch.setattr(
-            constants,
-            "HUGGINGFACE_CO_URL_TEMPLATE",
-            served.address + "/{repo_id}/resolve/{revision}/{filename}",
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", served.address + "/{repo_id}/resolve/{revision}/{filename}"
         )
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -127,11 +125,7 @@ def test_without_the_network_what_was_read_before_is_used(hub: Hub, monkeypatch:
     [
         ("org/nothing", None, "has no model org/nothing, or it is private"),
         ("org/plain@v9", None, "has no revision 'v9'"),
-        (
-            "org/gguf",
-            None,
-            "contains no configuration of a model (it has README.md, model-q4.gguf)",
-        ),
+        ("org/gguf", None, "contains no configuration of a model (it has README.md, model-q4.gguf)"),
         ("org/broken", None, "config.json of org/broken cannot be read"),
         ("org/plain", (401, "GatedRepo"), "is gated"),
         ("org/plain", (403, "GatedRepo"), "is gated"),
@@ -185,13 +179,7 @@ def test_a_hub_that_never_ends_its_answer_is_left(hub: Hub, monkeypatch: pytest.
 
 
 def test_a_list_of_files_leads_out_of_no_repository() -> None:
-    names = [
-        "/config.json",
-        "../config.json",
-        "a/../config.json",
-        "c:\\config.json",
-        "a/config.json",
-    ]
+    names = ["/config.json", "../config.json", "a/../config.json", "c:\\config.json", "a/config.json"]
     assert list(repository._configurations(names, code=False)) == ["a/config.json"]
 
 

@@ -33,11 +33,7 @@ def test_torch_is_not_loaded_where_nothing_is_run(args: tuple[str, ...]) -> None
 
 #: All that the help imports of this package, and what an operator lookup imports beside it.  A new name here makes the
 #: first command that people try slower for everyone.
-HELP_IMPORTS = {
-    "cli": "streams",
-    "common": "errors sanitize tool",
-    "worker": "platform process",
-}
+HELP_IMPORTS = {"cli": "streams", "common": "errors sanitize tool", "worker": "platform process"}
 LOOKUP_IMPORTS = {
     "cli": "config helps options",
     "common": "documents files memo names python_source text versions vocabulary yaml_text",
@@ -78,10 +74,7 @@ def test_help_and_lookup_import_what_they_need_alone(args: tuple[str, ...], own:
     assert {name for name in loaded if name.partition(".")[0] == "opcheck"} <= own
     others = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names - {"opcheck"}
     started = {name.partition(".")[0] for name in before}  # what .pth files of the environment load
-    assert others <= libraries | (started - {"numpy", "torch"}) | {
-        "_cython_3_1_4",
-        "cython_runtime",
-    }
+    assert others <= libraries | (started - {"numpy", "torch"}) | {"_cython_3_1_4", "cython_runtime"}
 
 
 @pytest.mark.parametrize("verb", features())
@@ -129,10 +122,7 @@ def test_a_name_without_its_verb_is_answered_with_the_command(
 
 def test_the_module_is_the_program() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "opcheck", "explain", "OC999"],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "opcheck", "explain", "OC999"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert done.stdout == ""
@@ -141,9 +131,7 @@ def test_the_module_is_the_program() -> None:
 
 def test_a_reader_that_stops_early_is_no_error() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "opcheck", "explain", "OC101"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-m", "opcheck", "explain", "OC101"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

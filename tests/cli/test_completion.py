@@ -62,11 +62,7 @@ def test_each_shell_gets_its_function_and_answers(shell: str) -> None:
     assert "_OPCHECK_COMPLETE" in asked(_OPCHECK_COMPLETE=f"{shell}_source")
     # bash and zsh count words, fish gives the last one.
     last = "aten::linalg_svdv" if shell == "fish" else "2"
-    answer = asked(
-        COMP_WORDS="opcheck op aten::linalg_svdv",
-        COMP_CWORD=last,
-        _OPCHECK_COMPLETE=f"{shell}_complete",
-    )
+    answer = asked(COMP_WORDS="opcheck op aten::linalg_svdv", COMP_CWORD=last, _OPCHECK_COMPLETE=f"{shell}_complete")
     assert re.findall(r"aten::\S+", answer) == ["aten::linalg_svdvals", "aten::linalg_svdvals.out"]
 
 
@@ -88,10 +84,7 @@ def test_each_shell_gets_its_function_and_answers(shell: str) -> None:
     ids=str,
 )
 def test_variables_that_say_nothing_are_completed_to_something_and_no_error(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    shell: str,
-    variables: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shell: str, variables: dict[str, str]
 ) -> None:
     monkeypatch.setenv("_OPCHECK_COMPLETE", f"{shell}_complete")
     for name in ("COMP_WORDS", "COMP_CWORD"):
@@ -214,10 +207,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("audit m", ["model.pt2", "models.py:", "my models/"]),
         ("audit .h", [".hidden.py:"]),
-        (
-            "audit models.py:",
-            ["models.py:SIZE", "models.py:small", "models.py:Net", "models.py:build"],
-        ),
+        ("audit models.py:", ["models.py:SIZE", "models.py:small", "models.py:Net", "models.py:build"]),
         ("audit missing.py:", []),
         ("audit missing/", []),
         ("audit models.py:Net --config ", ["layers=", "width="]),
@@ -287,10 +277,7 @@ class Shell:
 
 
 SETUP = {
-    "bash": (
-        ["bash", "--norc", "--noprofile", "-i"],
-        'eval "$(_OPCHECK_COMPLETE=bash_source opcheck)"',
-    ),
+    "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(_OPCHECK_COMPLETE=bash_source opcheck)"'),
     "zsh": (
         ["zsh", "-f", "-i"],
         'autoload -Uz compinit && compinit -D -u; eval "$(_OPCHECK_COMPLETE=zsh_source opcheck)"',
@@ -330,10 +317,7 @@ TYPED = [
     ("opcheck op aten::linalg_svdv\t.o\t\n", "[op][aten::linalg_svdvals.out]"),
     ("opcheck audit --torch 2.1\t5\n", "[audit][--torch][2.15]"),
     ("opcheck audit --torch=2.15\t--maco\t26\t\n", "[audit][--torch=2.15][--macos][26]"),
-    (
-        "opcheck audit torchvision:wide_resnet1\t--gr\t\n",
-        "[audit][torchvision:wide_resnet101_2][--grad]",
-    ),
+    ("opcheck audit torchvision:wide_resnet1\t--gr\t\n", "[audit][torchvision:wide_resnet101_2][--grad]"),
     ("opcheck audit torchv\twide_resnet5\t\n", "[audit][torchvision:wide_resnet50_2]"),
     ("opcheck audit models.p\tNe\t\n", "[audit][models.py:Net]"),
     ("opcheck audit model.p\t\n", "[audit][model.pt2]"),

@@ -78,9 +78,7 @@ def test_no_time_is_refused(verb: str, capsys: pytest.CaptureFixture[str]) -> No
     ]
 
 
-def test_an_output_that_cannot_be_a_file_is_said_before_the_work_whichever_verb_has_it(
-    tmp_path: Path,
-) -> None:
+def test_an_output_that_cannot_be_a_file_is_said_before_the_work_whichever_verb_has_it(tmp_path: Path) -> None:
     for option in flags()["path"]:
         context = click.Context(click.Command("verb"))
         assert option.process_value(context, "") == ""

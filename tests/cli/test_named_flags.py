@@ -20,14 +20,7 @@ OTHERS = frozenset(
         *("--no-build-isolation", "--no-input", "--only-binary", "--platform", "--pre"),
         *("--python-version", "--upgrade"),  # pip
         "--no-as-needed",  # the linker, in an error text of torch
-        *(
-            "--exclude-newer",
-            "--no-annotate",
-            "--no-header",
-            "--no-project",
-            "--python",
-            "--torch-backend",
-        ),  # uv
+        *("--exclude-newer", "--no-annotate", "--no-header", "--no-project", "--python", "--torch-backend"),  # uv
         *("--list", "--multiprocessing-fork", "--strict-markers"),  # softwareupdate, Python, pytest
         "--train",  # scripts/bench_capture.py
         *("--json", "--no-shader"),  # a short form, a program's

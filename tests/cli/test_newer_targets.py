@@ -18,9 +18,7 @@ BEYOND = ("--torch", "9.9"), ("--macos", "27"), ("--macos", "99.1"), ("--torch",
 
 @pytest.mark.parametrize("newer", BEYOND, ids=" ".join)
 @pytest.mark.parametrize(
-    "args",
-    [("op", "aten::relu"), ("op", "aten::_fft_c2c"), ("audit", "m.py:Net"), ("scan", "m.py")],
-    ids=" ".join,
+    "args", [("op", "aten::relu"), ("op", "aten::_fft_c2c"), ("audit", "m.py:Net"), ("scan", "m.py")], ids=" ".join
 )
 def test_the_exit_code_is_3_unless_the_newest_known_may_answer(
     opcheck: CommandLine, args: tuple[str, ...], newer: tuple[str, str]

@@ -17,11 +17,7 @@ FULL = Path("/dev/full")
 def test_a_full_disk_is_said_in_three_lines(args: list[str]) -> None:
     with FULL.open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "opcheck", *args],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
+            [sys.executable, "-m", "opcheck", *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     first, _, hint = done.stderr.splitlines()
     assert done.returncode == 2
@@ -33,11 +29,7 @@ def test_a_reader_that_stops_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "opcheck", "--help"],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "opcheck", "--help"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")

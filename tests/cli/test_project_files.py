@@ -14,11 +14,7 @@ from opcheck.cli.options import Flag
 from opcheck.model.options import PATHS, READER, RUNNER, Action, options_of
 from tests.command_line import CommandLine
 
-VERBS = {
-    "scan": READER,
-    "observe": READER,
-    **dict.fromkeys(("audit", "gate", "run", "upgrade", "verify"), RUNNER),
-}
+VERBS = {"scan": READER, "observe": READER, **dict.fromkeys(("audit", "gate", "run", "upgrade", "verify"), RUNNER)}
 PAGE = Path(__file__).parents[2] / "docs/reference/configuration.md"
 
 

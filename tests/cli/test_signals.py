@@ -77,8 +77,7 @@ class Started:
     def __init__(self, folder: Path, verb: str) -> None:
         (folder / "m.py").write_text(MODEL, encoding="utf-8")
         (folder / "opcheck.toml").write_text(
-            '[[models]]\nname = "a"\nmodel = "m.py:net"\n[[models]]\nname = "b"\nmodel = "m.py:net"\n',
-            encoding="utf-8",
+            '[[models]]\nname = "a"\nmodel = "m.py:net"\n[[models]]\nname = "b"\nmodel = "m.py:net"\n', encoding="utf-8"
         )
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
@@ -193,12 +192,7 @@ runpy.run_module(module, None, "__main__", True)
 
 
 _OP = ("opcheck", "op", "aten::mm")
-_PROGRAM = (
-    "opcheck.worker.child",
-    "--program",
-    "opcheck.device.emulator.child.emulated_program:main",
-    "request",
-)
+_PROGRAM = ("opcheck.worker.child", "--program", "opcheck.device.emulator.child.emulated_program:main", "request")
 
 
 @pytest.mark.parametrize(

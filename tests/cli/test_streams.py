@@ -29,8 +29,7 @@ def shell(tmp_path: Path, arguments: str, rest: str) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("arguments", ["op add", "op add --help", "--version", "scan a.py"])
 @pytest.mark.parametrize(
-    ("closed", "reason"),
-    [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")],
+    ("closed", "reason"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
 )
 def test_stdout_that_takes_nothing_is_three_lines(tmp_path: Path, arguments: str, closed: str, reason: str) -> None:
     (tmp_path / "a.py").write_text("x.cuda()\n")

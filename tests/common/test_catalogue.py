@@ -10,15 +10,7 @@ import pytest
 
 import opcheck
 from opcheck.common import catalogue
-from opcheck.common.catalogue import (
-    PARTS,
-    CatalogueRule,
-    by_id,
-    discover,
-    groups,
-    pages_folder,
-    parts,
-)
+from opcheck.common.catalogue import PARTS, CatalogueRule, by_id, discover, groups, pages_folder, parts
 from opcheck.common.vocabulary import SEVERITIES
 from scripts import refresh_rules
 

@@ -14,14 +14,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common import documents
-from opcheck.common.documents import (
-    DocumentError,
-    from_json,
-    from_python_json,
-    from_toml,
-    from_yaml,
-    read,
-)
+from opcheck.common.documents import DocumentError, from_json, from_python_json, from_toml, from_yaml, read
 from opcheck.model.records import Record
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
@@ -150,11 +143,7 @@ def test_what_is_shown_of_a_document_is_short() -> None:
 
 
 def test_numbers_that_python_writes_and_json_has_not() -> None:
-    assert from_python_json('{"a": -Infinity, "b": Infinity, "c": 1}') == {
-        "a": -math.inf,
-        "b": math.inf,
-        "c": 1,
-    }
+    assert from_python_json('{"a": -Infinity, "b": Infinity, "c": 1}') == {"a": -math.inf, "b": math.inf, "c": 1}
 
 
 def test_an_archive_whose_directory_fills_the_memory_is_none(tmp_path: Path) -> None:

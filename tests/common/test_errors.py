@@ -5,13 +5,7 @@ import pickle
 import pytest
 
 from opcheck.common import errors
-from opcheck.common.errors import (
-    CaptureError,
-    OpcheckError,
-    OpListError,
-    UnsupportedTorchError,
-    UsageError,
-)
+from opcheck.common.errors import CaptureError, OpcheckError, OpListError, UnsupportedTorchError, UsageError
 
 _KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OpcheckError)]
 

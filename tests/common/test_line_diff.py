@@ -55,11 +55,7 @@ def test_frequent_lines_of_a_long_file_are_not_shown_as_changed() -> None:
     after[100] = "x = x.float()\n"
     after.insert(201, "z = 1\n")
     diff = list(unified_diff(before, after, "a", "b"))
-    assert [line for line in diff[2:] if line[0] in "+-"] == [
-        "-x = x.half()\n",
-        "+x = x.float()\n",
-        "+z = 1\n",
-    ]
+    assert [line for line in diff[2:] if line[0] in "+-"] == ["-x = x.half()\n", "+x = x.float()\n", "+z = 1\n"]
     usual = list(difflib.unified_diff(before, after, "a", "b"))
     assert len(usual) > len(diff), "what this module is for"
 

@@ -32,10 +32,7 @@ def test_python_stays_as_it_is(cell: str) -> None:
         ("files = !ls", "files = []"),
         ("time = %timeit -o f()", "time = []"),
         ("%load_ext a\nx = 1 # or 2?", "pass\nx = 1 # or 2?"),
-        (
-            "!ls\nx = (\n    'a'\n    % (b)\n    != c\n)",
-            "pass\nx = (\n    'a'\n    % (b)\n    != c\n)",
-        ),
+        ("!ls\nx = (\n    'a'\n    % (b)\n    != c\n)", "pass\nx = (\n    'a'\n    % (b)\n    != c\n)"),
         ("%%bash\nls", "\n"),
         ("%%time\nx = 1", "pass\nx = 1"),
     ],

@@ -6,8 +6,7 @@ from opcheck.common.text import error_text, filesize, plural
 
 
 @pytest.mark.parametrize(
-    ("number", "noun", "words"),
-    [(0, "call", "0 calls"), (1, "copy", "1 copy"), (1234, "copy", "1,234 copies")],
+    ("number", "noun", "words"), [(0, "call", "0 calls"), (1, "copy", "1 copy"), (1234, "copy", "1,234 copies")]
 )
 def test_plural(number: int, noun: str, words: str) -> None:
     assert plural(number, noun) == words

@@ -75,10 +75,7 @@ def test_a_range_and_newest_mean_releases_and_nightly_the_wheel(home: Path, monk
     assert targets.release_of("nightly", lists).torch == NEW
     assert targets.release_of("latest", lists).torch == targets.release_of(None, lists).torch == "2.15.0"
     assert [str(line) for line in targets.releases(">=2.14", lists)] == ["2.14", "2.15"]
-    assert [str(line) for line in targets.releases(["newest", "nightly"], lists)] == [
-        "2.15",
-        "2.16",
-    ]
+    assert [str(line) for line in targets.releases(["newest", "nightly"], lists)] == ["2.15", "2.16"]
 
 
 def test_an_unlisted_patch_release_answers_for_its_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,11 +74,7 @@ EXTREME = PRODUCT.replace("threadgroup_prod", "threadgroup_max")
             "in_ptr0[1 + ((8*x1 + ((-1)*x0)) / (2))]",
             "in_ptr2[64*x0 + 320*(((-768) + x1) % (3)) + ((((-768) + x1) / (3)) % (64))]",
         ),
-        (
-            "negative-floor-division",
-            "in_ptr0[4 + (((-3)*x0) / (4))]",
-            "in_ptr0[(15 + ((-1)*x0)) / (4)]",
-        ),
+        ("negative-floor-division", "in_ptr0[4 + (((-3)*x0) / (4))]", "in_ptr0[(15 + ((-1)*x0)) / (4)]"),
         ("where-is-no-function", "in_ptr0[Where(x0 < 1, 0, 1)]", "in_ptr0[x0 < 1 ? 0 : 1]"),
         (
             "bfloat16-argmax",
@@ -127,14 +123,8 @@ def test_a_call_that_stays_eager_is_known_by_its_arguments(defect: str, call: st
 @pytest.mark.parametrize(
     ("defect", "note"),
     [
-        (
-            "nested-masks",
-            "tmp_scoped_2 of an outer masked block is hidden by one of an inner block",
-        ),
-        (
-            "masked-blocks-share-a-value",
-            "tmp7 is tmp1 in one masked block, and stands for tmp0 of another",
-        ),
+        ("nested-masks", "tmp_scoped_2 of an outer masked block is hidden by one of an inner block"),
+        ("masked-blocks-share-a-value", "tmp7 is tmp1 in one masked block, and stands for tmp0 of another"),
     ],
 )
 def test_what_went_wrong_while_a_kernel_was_written_is_known(defect: str, note: str) -> None:

@@ -66,12 +66,7 @@ def test_called_operators_exist_and_are_no_composites_that_were_followed(lists: 
         entries = [(op, called) for op in operators if (called := called_by(op, line)) is not None]
         assert len(entries) > 250
         for op, called in entries:
-            assert lists.resolve(op, line).status in (
-                "composite",
-                "native",
-                "fallback",
-                "unsupported",
-            )
+            assert lists.resolve(op, line).status in ("composite", "native", "fallback", "unsupported")
             assert not [name for name in called if name.startswith("aten::") and name not in operators]
 
 

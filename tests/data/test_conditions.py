@@ -19,14 +19,7 @@ CALL = OpCall(
     op="aten::made",
     inputs=(SELF, TURNED, spec(3, argument="tensors"), spec(4, argument="tensors", shape=(5,))),
     outputs=(spec(5, shape=(70000,), stride=(1,)),),
-    arguments={
-        "dim": 1,
-        "sizes": (4, 6),
-        "mode": "mean",
-        "bias": None,
-        "training": True,
-        "p": "inf",
-    },
+    arguments={"dim": 1, "sizes": (4, 6), "mode": "mean", "bias": None, "training": True, "p": "inf"},
 )
 SCHEMA = {
     "alpha": Argument(optional=True, default=1),

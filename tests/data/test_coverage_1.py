@@ -52,10 +52,7 @@ def coverage(key: str) -> dict[str, Any]:
 
 
 def tensor(
-    argument: str,
-    shape: tuple[int, ...],
-    dtype: str = "float32",
-    stride: tuple[int, ...] | None = None,
+    argument: str, shape: tuple[int, ...], dtype: str = "float32", stride: tuple[int, ...] | None = None
 ) -> TensorSpec:
     """One tensor; contiguous where no strides are given."""
     if stride is None:
@@ -268,12 +265,7 @@ CASES: list[tuple[str, str, str, tuple[TensorSpec, ...], dict[str, Any], bool | 
 
 @pytest.mark.parametrize(("name", "torch", "macos", "inputs", "arguments", "expected"), CASES)
 def test_a_statement_speaks_when_it_should(
-    name: str,
-    torch: str,
-    macos: str,
-    inputs: tuple[TensorSpec, ...],
-    arguments: dict[str, Any],
-    expected: bool | None,
+    name: str, torch: str, macos: str, inputs: tuple[TensorSpec, ...], arguments: dict[str, Any], expected: bool | None
 ) -> None:
     statement = MINE[name]
     call = OpCall(op=statement.ops[0], inputs=inputs, arguments=arguments)

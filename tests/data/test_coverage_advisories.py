@@ -111,18 +111,11 @@ def test_the_conditions_ask_for_arguments_that_the_operators_have(statement: Sta
     for op in statement.ops:
         name, _, overload = op.partition(".")
         schema = torch._C._get_schema(name, overload)
-        assert asked <= {argument.name for argument in schema.arguments} | {
-            "result",
-            "recomputed",
-        }, op
+        assert asked <= {argument.name for argument in schema.arguments} | {"result", "recomputed"}, op
 
 
 def tensor(
-    *shape: int,
-    stride: tuple[int, ...] = (),
-    dtype: str = "float32",
-    offset: int = 0,
-    device: str = "mps",
+    *shape: int, stride: tuple[int, ...] = (), dtype: str = "float32", offset: int = 0, device: str = "mps"
 ) -> TensorSpec:
     dense = []
     step = 1
@@ -168,22 +161,10 @@ LONG = 32767
         ("mm-reduction-32767", {"self": tensor(16, LONG), "mat2": tensor(LONG, 16)}, True),
         ("mm-reduction-32767", {"self": tensor(16, LONG - 1), "mat2": tensor(LONG - 1, 16)}, False),
         ("mm-reduction-32767", {"self": tensor(15, LONG), "mat2": tensor(LONG, 16)}, False),
-        (
-            "linear-backward-many-rows",
-            {"self": tensor(8, 4096, 16), "weight": tensor(16, 16)},
-            True,
-        ),
-        (
-            "linear-backward-many-rows",
-            {"self": tensor(7, 4096, 16), "weight": tensor(16, 16)},
-            False,
-        ),
+        ("linear-backward-many-rows", {"self": tensor(8, 4096, 16), "weight": tensor(16, 16)}, True),
+        ("linear-backward-many-rows", {"self": tensor(7, 4096, 16), "weight": tensor(16, 16)}, False),
         ("conv2d-strided-weight", {"weight": tensor(3, 8, 3, 3)}, False),
-        (
-            "conv2d-strided-weight",
-            {"weight": tensor(3, 8, 3, 3, stride=(216, 27, 3, 1))},
-            True,
-        ),
+        ("conv2d-strided-weight", {"weight": tensor(3, 8, 3, 3, stride=(216, 27, 3, 1))}, True),
         (
             # channels_last
             "conv2d-strided-weight",
@@ -197,34 +178,18 @@ LONG = 32767
         ("layer-norm-backward-frozen-input", {"output_mask": (True, True, True)}, False),
         ("lstm-dropout-in-eval", {"num_layers": 2, "dropout": 0.5, "train": False}, True),
         ("lstm-dropout-in-eval", {"num_layers": 1, "dropout": 0.5, "train": False}, False),
-        (
-            "sdpa-broadcast-mask",
-            {"attn_mask": tensor(2, 1, 8, 8), "query": tensor(2, 4, 8, 64)},
-            True,
-        ),
-        (
-            "sdpa-broadcast-mask",
-            {"attn_mask": tensor(1, 1, 8, 8), "query": tensor(2, 4, 8, 64)},
-            False,
-        ),
+        ("sdpa-broadcast-mask", {"attn_mask": tensor(2, 1, 8, 8), "query": tensor(2, 4, 8, 64)}, True),
+        ("sdpa-broadcast-mask", {"attn_mask": tensor(1, 1, 8, 8), "query": tensor(2, 4, 8, 64)}, False),
         ("sdpa-broadcast-mask", {"attn_mask": None, "query": tensor(2, 4, 8, 64)}, False),
         ("sdpa-permuted", {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN}, True),
-        (
-            "sdpa-permuted",
-            dict.fromkeys(("query", "key", "value"), tensor(2, 8, 4, 64)) | PLAIN,
-            False,
-        ),
+        ("sdpa-permuted", dict.fromkeys(("query", "key", "value"), tensor(2, 8, 4, 64)) | PLAIN, False),
         (
             "sdpa-permuted",
             dict.fromkeys(("query", "key", "value"), tensor(2, 8, 9, 64, stride=(4608, 64, 512, 1))) | PLAIN,
             False,
         ),
         ("sdpa-strided", {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN}, True),
-        (
-            "sdpa-strided",
-            {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN, "is_causal": True},
-            False,
-        ),
+        ("sdpa-strided", {"query": HEADS, "key": HEADS, "value": HEADS, **PLAIN, "is_causal": True}, False),
         (
             "sdpa-grouped-query",
             {"query": tensor(1, 32, 1, 128), "key": tensor(1, 2, 1024, 128)}
@@ -244,42 +209,18 @@ LONG = 32767
         ("scatter-add-offset-view", {"result": tensor(3)}, False),
         ("bool-add-unaligned-view", {"self": tensor(3, dtype="bool", offset=3)}, True),
         ("bool-add-unaligned-view", {"self": tensor(3, dtype="bool", offset=4)}, False),
-        (
-            "bool-index-put-unaligned-view",
-            {"self": tensor(3, dtype="bool", offset=1), "accumulate": True},
-            True,
-        ),
-        (
-            "bool-index-put-unaligned-view",
-            {"self": tensor(3, dtype="bool", offset=1), "accumulate": False},
-            False,
-        ),
-        (
-            "bitwise-scalar-view",
-            {"self": FLAT, "other": tensor(dtype="int16", offset=1)},
-            True,
-        ),
-        (
-            "bitwise-scalar-view",
-            {"self": FLAT, "other": tensor(dtype="int16", offset=2)},
-            False,
-        ),
+        ("bool-index-put-unaligned-view", {"self": tensor(3, dtype="bool", offset=1), "accumulate": True}, True),
+        ("bool-index-put-unaligned-view", {"self": tensor(3, dtype="bool", offset=1), "accumulate": False}, False),
+        ("bitwise-scalar-view", {"self": FLAT, "other": tensor(dtype="int16", offset=1)}, True),
+        ("bitwise-scalar-view", {"self": FLAT, "other": tensor(dtype="int16", offset=2)}, False),
         ("fill-bool-view", {"self": tensor(15, dtype="bool", offset=1)}, True),
         ("fill-bool-view", {"self": tensor(16, dtype="bool")}, False),
         ("cat-offset-views", {"tensors": (tensor(2), tensor(2, offset=2))}, True),
         ("cat-offset-views", {"tensors": (tensor(2), tensor(2))}, False),
         ("repeat-interleave-sliced-repeats", {"repeats": tensor(2, offset=1)}, True),
         ("repeat-interleave-sliced-repeats", {"repeats": tensor(2)}, False),
-        (
-            "setitem-int64-into-int32",
-            {"self": tensor(dtype="int32", offset=10), "src": tensor(dtype="int64")},
-            True,
-        ),
-        (
-            "setitem-int64-into-int32",
-            {"self": tensor(4, dtype="int32"), "src": tensor(4, dtype="int64")},
-            False,
-        ),
+        ("setitem-int64-into-int32", {"self": tensor(dtype="int32", offset=10), "src": tensor(dtype="int64")}, True),
+        ("setitem-int64-into-int32", {"self": tensor(4, dtype="int32"), "src": tensor(4, dtype="int64")}, False),
         ("linear-backward-vocabulary", {"weight": tensor(50257, 130)}, True),
         ("linear-backward-vocabulary", {"weight": tensor(3072, 768)}, False),
         ("linear-bias-m1", {"input": tensor(80, 1, 2), "bias": tensor(192)}, True),
@@ -290,22 +231,10 @@ LONG = 32767
         ("boolean-mask-2-24", {"indices": (tensor(2**24, dtype="bool"),)}, False),
         ("masked-select-2-24", {"mask": tensor(2**24 + 1, dtype="bool")}, True),
         ("masked-select-2-24", {"mask": tensor(2**24, dtype="bool")}, False),
-        (
-            "copy-non-blocking",
-            {"self": FLAT, "src": tensor(4, 6, device="cpu"), "non_blocking": True},
-            True,
-        ),
+        ("copy-non-blocking", {"self": FLAT, "src": tensor(4, 6, device="cpu"), "non_blocking": True}, True),
         ("copy-non-blocking", {"self": FLAT, "src": FLAT, "non_blocking": True}, False),
-        (
-            "to-copy-non-blocking",
-            {"self": tensor(4, device="cpu"), "result": tensor(4), "non_blocking": True},
-            True,
-        ),
-        (
-            "to-copy-non-blocking",
-            {"self": FLAT, "result": FLAT, "non_blocking": True},
-            False,
-        ),
+        ("to-copy-non-blocking", {"self": tensor(4, device="cpu"), "result": tensor(4), "non_blocking": True}, True),
+        ("to-copy-non-blocking", {"self": FLAT, "result": FLAT, "non_blocking": True}, False),
         ("gru-training-nan", {"train": True}, True),
         ("gru-training-nan", {"train": False}, False),
         ("irfft-odd-length", {"last_dim_size": 7}, True),

@@ -39,8 +39,7 @@ def test_a_release_reads_what_stands_in_its_wheel(line: str) -> None:
 
 #: Counted by another program.
 @pytest.mark.parametrize(
-    ("line", "count"),
-    [("1.13", 4), ("2.0", 4), ("2.1", 6), ("2.3", 7), ("2.5", 8), ("2.12", 8), ("2.13", 9)],
+    ("line", "count"), [("1.13", 4), ("2.0", 4), ("2.1", 6), ("2.3", 7), ("2.5", 8), ("2.12", 8), ("2.13", 9)]
 )
 def test_how_many_there_are(line: str, count: int) -> None:
     assert len(ENVIRONMENT.known(line)) == count

@@ -22,12 +22,7 @@ def test_2_9_comes_before_2_10() -> None:
 
 def test_a_value_holds_until_the_next_entry() -> None:
     history = (("2.0", "cpu_only"), ("2.9", None), ("2.10", "kernel"))
-    assert expand(history, LINES) == {
-        "2.0": "cpu_only",
-        "2.1": "cpu_only",
-        "2.10": "kernel",
-        "2.11": "kernel",
-    }
+    assert expand(history, LINES) == {"2.0": "cpu_only", "2.1": "cpu_only", "2.10": "kernel", "2.11": "kernel"}
 
 
 @given(st.dictionaries(st.sampled_from(LINES), VALUES))
@@ -51,9 +46,7 @@ def built(order: list[str], matrix: dict[str, dict[str, str]]) -> str:
 
 
 @given(MATRIX.flatmap(lambda m: st.tuples(st.just(m), st.permutations(sorted(m)))))
-def test_the_order_of_builds_leaves_no_trace(
-    made: tuple[dict[str, dict[str, str]], list[str]],
-) -> None:
+def test_the_order_of_builds_leaves_no_trace(made: tuple[dict[str, dict[str, str]], list[str]]) -> None:
     matrix, order = made
     text = built(order, matrix)
     assert text == built(by_version(matrix), matrix)

@@ -24,13 +24,7 @@ def tensor(*shape: int, dtype: str = "float32", stride: tuple[int, ...] = (), of
     for size in shape[:0:-1]:
         steps.insert(0, steps[0] * size)
     return TensorSpec(
-        tensor=0,
-        storage=0,
-        dtype=dtype,
-        shape=shape,
-        stride=stride or tuple(steps),
-        offset=offset,
-        device="mps",
+        tensor=0, storage=0, dtype=dtype, shape=shape, stride=stride or tuple(steps), offset=offset, device="mps"
     )
 
 
@@ -76,14 +70,8 @@ SOURCES = {
     ("aten::mm", "2.15"): "either",  # LinearAlgebra.mm, mm_out_mps_impl
     ("aten::as_strided", "2.15"): "view",  # View.mm
     ("aten::_softmax", "2.12"): "graph",  # SoftMax.mm, softmax_mps_out
-    (
-        "aten::triangular_solve.X",
-        "2.6",
-    ): "mps",  # LinearAlgebra.mm, linalg_solve_triangular_mps_impl
-    (
-        "aten::native_layer_norm",
-        "2.6",
-    ): "graph",  # Normalization.mm, layer_norm_mps calls native_batch_norm and mul
+    ("aten::triangular_solve.X", "2.6"): "mps",  # LinearAlgebra.mm, linalg_solve_triangular_mps_impl
+    ("aten::native_layer_norm", "2.6"): "graph",  # Normalization.mm, layer_norm_mps calls native_batch_norm and mul
     ("aten::zero_", "2.15"): "metal",  # ConstantOps.mm, by fill_
 }
 
@@ -97,16 +85,9 @@ SMALL, WHOLE, WAVES = tensor(4, 4), tensor(4, 4, dtype="int64"), tensor(4, 4, dt
 GAPS, SHIFTED = tensor(4, 4, stride=(8, 1)), tensor(4, 4, offset=4)
 ROW, COLUMN = tensor(1, 4), tensor(4, 1)
 TALL, WIDE = tensor(40000, 4), tensor(16, 40000)
-HALF, PADDED = (
-    tensor(4, 4, dtype="float16", stride=(20, 1)),
-    tensor(4, 4, dtype="float16", stride=(1, 24)),
-)
+HALF, PADDED = (tensor(4, 4, dtype="float16", stride=(20, 1)), tensor(4, 4, dtype="float16", stride=(1, 24)))
 ALIGNED = tensor(4, 4, dtype="float16", stride=(1, 8))
-MANY, MANY_LARGE, MANY_WHOLE = (
-    tensor(4, 4, 4),
-    tensor(2, 65536, 65536),
-    tensor(4, 4, 4, dtype="int64"),
-)
+MANY, MANY_LARGE, MANY_WHOLE = (tensor(4, 4, 4), tensor(2, 65536, 65536), tensor(4, 4, 4, dtype="int64"))
 IMAGE, FILTER, LONG_FILTER = tensor(1, 4, 8, 8), tensor(4, 4, 3, 3), tensor(4, 4, 1, 256)
 VOLUME, CUBE, VOXEL = tensor(1, 4, 8, 8, 8), tensor(4, 4, 3, 3, 3), tensor(4, 4, 1, 1, 1)
 PATCH, CLIP = tensor(768, 3, 2, 16, 16), tensor(1, 3, 4, 224, 224)
@@ -157,13 +138,7 @@ def attend(queries: int, size: int, dtype: str = "float32", values: int = 0, **o
     query, key = tensor(1, 2, queries, size, dtype=dtype), tensor(1, 2, 16, size, dtype=dtype)
     value = tensor(1, 2, 16, values or size, dtype=dtype)
     arguments = {"attn_mask": None, "is_causal": False, **others}
-    return call(
-        "aten::_scaled_dot_product_attention_math_for_mps",
-        query=query,
-        key=key,
-        value=value,
-        **arguments,
-    )
+    return call("aten::_scaled_dot_product_attention_math_for_mps", query=query, key=key, value=value, **arguments)
 
 
 def routed(op_call: OpCall, *ways: str) -> list[tuple[OpCall, str, str, str]]:
@@ -364,9 +339,4 @@ def test_a_condition_that_is_no_expression_names_its_line(tmp_path: Path) -> Non
 
 def test_the_values_of_the_table_are_ways_of_a_kernel() -> None:
     words = {value.partition(":")[0] for row in TABLE.load().operators.values() for _, value in row if value}
-    assert {way for word in words for way in word.split("+")} <= {
-        *KINDS,
-        "view",
-        "calls",
-        "unknown",
-    }
+    assert {way for word in words for way in word.split("+")} <= {*KINDS, "view", "calls", "unknown"}

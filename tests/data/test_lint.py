@@ -98,10 +98,7 @@ def test_silent_on_what_is_right(made: Path) -> None:
         ),
         ({"condition": "input.dim == 3"}, "condition: a: aten::mm has no argument input"),
         ({"dtypes_of": ["weight"]}, "dtypes_of: a: aten::mm has no argument weight"),
-        (
-            {"ops": ["*"], "condition": "self.dim > 16"},
-            "condition: a: operators have no argument self in common",
-        ),
+        ({"ops": ["*"], "condition": "self.dim > 16"}, "condition: a: operators have no argument self in common"),
         (
             {"ops": ["aten::gcd.out"], "torch": {"since": "2.8"}},
             "ops: a: aten::gcd.out has no kernel in torch 2.8, 2.9",
@@ -206,9 +203,7 @@ def test_what_is_known_to_be_lost() -> None:
     assert not [loss for loss in losses if loss[0] == "aten::mm"]
 
 
-def test_a_release_of_the_evidence_that_is_unknown_or_outside_of_the_span_is_named(
-    made: Path,
-) -> None:
+def test_a_release_of_the_evidence_that_is_unknown_or_outside_of_the_span_is_named(made: Path) -> None:
     evidence = {"kind": "issue", "where": "https://x.org/1", "reported": ["2.4"], "mended": "2.99"}
     texts = problems(made, statement("mm-fails", evidence=[evidence]))
     assert [text for text in texts if "releases.yaml has no release 2.99" in text]

@@ -53,12 +53,7 @@ def test_adr_alone_makes_an_address() -> None:
 
 
 def test_a_call_forgets_what_the_callee_may_overwrite() -> None:
-    code = assemble(
-        adr(1, 0x10100, BASE),
-        adr(21, 0x10200, BASE + 4),
-        bl(0x20000, BASE + 8),
-        bl(0x20000, BASE + 12),
-    )
+    code = assemble(adr(1, 0x10100, BASE), adr(21, 0x10200, BASE + 4), bl(0x20000, BASE + 8), bl(0x20000, BASE + 12))
     calls = [event for event in run(code, BASE) if isinstance(event, LinkedCall)]
     assert [call.registers for call in calls] == [{1: 0x10100, 21: 0x10200}, {21: 0x10200}]
 
@@ -82,13 +77,7 @@ def test_a_pair_on_the_stack_is_two_stores_without_a_place() -> None:
 def test_a_register_that_survives_is_stored_again_after_the_call() -> None:
     # mps_fallback stays in x21 over several m.impl calls.
     stp_xzr_x21 = 0xA90757FF  # stp xzr, x21, [sp, #0x70]
-    code = assemble(
-        adr(21, 0x10300, BASE),
-        stp_xzr_x21,
-        bl(0x20000, BASE + 8),
-        stp_xzr_x21,
-        bl(0x20000, BASE + 16),
-    )
+    code = assemble(adr(21, 0x10300, BASE), stp_xzr_x21, bl(0x20000, BASE + 8), stp_xzr_x21, bl(0x20000, BASE + 16))
     stores = [event for event in run(code, BASE) if isinstance(event, Store)]
     assert stores == [Store(0x10300, None)] * 2
 

@@ -43,10 +43,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_proposal_is_shown_and_then_applied(
-    tmp_path: Path,
-    directory: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = [str(proposal(tmp_path)), "--directory", str(directory)]
     with monkeypatch.context() as patch:

@@ -53,8 +53,7 @@ def test_a_large_program_prints_right_where_nothing_is_wrong(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    ["x + (1 if seen else 0)", "x[seen:]", "x.double() if seen else x", "x / (0 if seen else 1)"],
+    "wrong", ["x + (1 if seen else 0)", "x[seen:]", "x.double() if seen else x", "x / (0 if seen else 1)"]
 )
 def test_a_program_prints_wrong_for_other_values_shapes_and_dtypes(wrong: str) -> None:
     pytest.importorskip("torch")

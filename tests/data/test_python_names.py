@@ -60,15 +60,10 @@ def test_what_a_module_binds_and_what_of_it_is_public(tmp_path: Path) -> None:
         c="def listed(): ...\n",
     )
     names = extract({"1.0": old, "2.0": new})["modules"]
-    assert names == {
-        "torch.a": {"g": [["2.0", ""]]},
-        "torch.b": {"listed": [["2.0", ""]]},
-    }
+    assert names == {"torch.a": {"g": [["2.0", ""]]}, "torch.b": {"listed": [["2.0", ""]]}}
 
 
-def test_arguments_that_some_releases_lack_are_read_from_python_and_from_schemas(
-    tmp_path: Path,
-) -> None:
+def test_arguments_that_some_releases_lack_are_read_from_python_and_from_schemas(tmp_path: Path) -> None:
     old = wheel(
         tmp_path / "1.whl",
         "- func: mm(Tensor self, Tensor mat2) -> Tensor\n",

@@ -26,7 +26,7 @@ RELEASE = "2.13.0"
 #: What a Linux build registers and a Mac build does not, by key.
 LIVE_ONLY = {
     # torch/csrc/jit/runtime/register_distributed_ops.cpp: only in builds with TensorPipe RPC.
-    "CompositeImplicitAutograd": {"aten::get_gradients"},
+    "CompositeImplicitAutograd": {"aten::get_gradients"}
 }
 
 

@@ -20,11 +20,7 @@ _LOOKUP = OperatorLookup(load())
         ("aten::bitwise_and.Tensor", "int32", False),
         ("aten::linalg_inv", "int64", True),
         ("aten::lgamma", "complex64", True),
-        (
-            "aten::_linalg_svd",
-            "float16",
-            True,
-        ),  # norm has half precision, and casts before it calls this
+        ("aten::_linalg_svd", "float16", True),  # norm has half precision, and casts before it calls this
         ("aten::logaddexp", "int64", False),  # a Metal kernel takes it
         ("aten::no_such_operator", "float32", False),
     ],

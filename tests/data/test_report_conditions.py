@@ -107,11 +107,7 @@ CASES: dict[str, dict[str, Any]] = {
         "key": (tensor(1, 2, 1024, 64), tensor(1, 2, 1023, 64)),
         "value": HEADS,
     },
-    "sdpa-blocks-lowest-mask": {
-        "attn_mask": MASK,
-        "query": (tensor(1, 2, 9, 64), tensor(1, 2, 8, 64)),
-        "value": HEADS,
-    },
+    "sdpa-blocks-lowest-mask": {"attn_mask": MASK, "query": (tensor(1, 2, 9, 64), tensor(1, 2, 8, 64)), "value": HEADS},
     "int8pack-mm-lacks-barriers": {"self": (tensor(12, 64), tensor(11, 64))},
     "mm-half-sums-old-macos": {"self": (tensor(2, 32769), tensor(2, 32768)), "mat2": COLUMN},
     "addmm-equal-shapes": {"mat1": (tensor(4, 4), tensor(2, 4)), "mat2": tensor(4, 4)},
@@ -120,10 +116,7 @@ CASES: dict[str, dict[str, Any]] = {
         "self": (tensor(4, 8, stride=(9, 1)), tensor(4, 8, stride=(12, 1))),
         "mat2": tensor(8, 4, stride=(1, 8)),
     },
-    "sdpa-grouped-query-aborts": {
-        "query": (tensor(1, 8, 4, 16), tensor(1, 2, 4, 16)),
-        "key": tensor(1, 2, 4, 16),
-    },
+    "sdpa-grouped-query-aborts": {"query": (tensor(1, 8, 4, 16), tensor(1, 2, 4, 16)), "key": tensor(1, 2, 4, 16)},
     "layer-norm-mixed-dtypes": {"input": (HALF, WHOLE), "weight": WHOLE},
     "layer-norm-mixed-dtypes-aborts": {"input": (HALF, WHOLE), "weight": HALF},
     "all-any-dim-empty": {"self": (tensor(0, 3), tensor(2, 3)), "result": tensor(3)},
@@ -149,14 +142,8 @@ CASES: dict[str, dict[str, Any]] = {
     "copy-number-from-the-cpu": {"self": WHOLE, "src": (NUMBER, WHOLE)},
     "copy-from-the-cpu-into-strided": {"self": (TURNED, FLAT), "src": tensor(4, 6, device="cpu")},
     "multinomial-zero-probability": {"num_samples": (1, 2), "replacement": True},
-    "multinomial-many-categories-aborts": {
-        "self": (tensor(16385), tensor(16384)),
-        "replacement": True,
-    },
-    "solve-broadcast": {
-        "A": tensor(2, 3, 3),
-        "B": (tensor(3, 1), tensor(2, 3)),
-    },
+    "multinomial-many-categories-aborts": {"self": (tensor(16385), tensor(16384)), "replacement": True},
+    "solve-broadcast": {"A": tensor(2, 3, 3), "B": (tensor(3, 1), tensor(2, 3))},
     "upsample-linear1d-align-corners": {"align_corners": (True, False)},
     "batch-norm-1d-gradient": {"input": (tensor(4, 3, 5), PLANE), "train": True},
     "triangle-in-place-strided": STRIDED,
@@ -167,10 +154,7 @@ CASES: dict[str, dict[str, Any]] = {
     "inverse-1025-rows-aborts": {"A": (tensor(1025, 1025), tensor(1024, 1024))},
     "bitwise-strided-out": {"out": (TURNED, FLAT)},
     "linear-huge-strides-aborts": {
-        "input": (
-            tensor(32769, 1, 256, stride=(256, 8388864, 1)),
-            tensor(32768, 1, 256, stride=(256, 8388608, 1)),
-        )
+        "input": (tensor(32769, 1, 256, stride=(256, 8388864, 1)), tensor(32768, 1, 256, stride=(256, 8388608, 1)))
     },
     "linear-rank-5-transposed-aborts": {"input": (tensor(2, 2, 2, 2, 2, stride=(16, 1, 4, 2, 8)), CUBE)},
     "sdpa-nan-dropped": {
@@ -202,19 +186,12 @@ CASES: dict[str, dict[str, Any]] = {
     "matmul-strided-out-macos-14": {"result": (tensor(2, 3, offset=6), tensor(2, 3))},
     "baddbmm-strided-out-macos-14": {"result": (tensor(2, 2, 3, offset=12), tensor(2, 2, 3))},
     "reshaped-slice-aborts": {"self": (tensor(2, 3, offset=6), tensor(2, 3))},
-    "add-alpha-mixed-dtypes-aborts": {
-        "alpha": 2,
-        "other": (INTEGERS, WHOLE),
-        "result": WHOLE,
-    },
+    "add-alpha-mixed-dtypes-aborts": {"alpha": 2, "other": (INTEGERS, WHOLE), "result": WHOLE},
     "avg-pool-half-divisor-aborts": {"divisor_override": (3, None)},
     "reflection-pad1d-backward-65536": {"self": (tensor(1, 1, 65537), tensor(1, 1, 131072))},
     "log-clamp-strided": {"result": (TURNED, FLAT)},
     "clamp-view": {"self": (COLUMNS, TURNED), "result": (COLUMNS, TURNED)},
-    "clamp-view-macos-14": {
-        "self": (tensor(4, offset=4), FLAT),
-        "result": (tensor(4, offset=4), FLAT),
-    },
+    "clamp-view-macos-14": {"self": (tensor(4, offset=4), FLAT), "result": (tensor(4, offset=4), FLAT)},
     "unary-strided-out": {"self": FLAT, "out": (TURNED, FLAT)},
     "index-add-strided-2-5": {"result": (TURNED, FLAT)},
     "where-strided": {"result": (TURNED, FLAT)},
@@ -261,29 +238,19 @@ CASES: dict[str, dict[str, Any]] = {
     "avg-pool-backward-channels-last-layout": {"self": (LAST, PLANE), "grad_output": PLANE},
     "max-pool-backward-channels-last": {"self": (LAST, PLANE), "grad_output": EXPANDED},
     "max-pool-backward-channels-last-layout": {"self": LAST, "grad_output": (PLANE, LAST)},
-    "max-pool-indices-ceil-mode": {
-        "ceil_mode": True,
-        "stride": ((3, 3), (2, 2)),
-        "kernel_size": (2, 2),
-    },
+    "max-pool-indices-ceil-mode": {"ceil_mode": True, "stride": ((3, 3), (2, 2)), "kernel_size": (2, 2)},
     "replication-pad-gradient-batch-65536": {"self": (tensor(65536, 1, 4), tensor(65535, 1, 4))},
     "grid-sampler-permuted-grid": {"grid": (TURNED, FLAT)},
     "baddbmm-zero-beta-nan": {"beta": (0, 1)},
     "baddbmm-zero-beta-nan-complex": {"beta": (0, 1)},
     "addbmm-zero-beta-nan-complex": {"beta": (0, 1)},
-    "bce-backward-size-one": {
-        "self": (tensor(4, 6, 1), tensor(4, 6)),
-        "grad_output": (tensor(4, 6, 1), tensor(4, 6)),
-    },
+    "bce-backward-size-one": {"self": (tensor(4, 6, 1), tensor(4, 6)), "grad_output": (tensor(4, 6, 1), tensor(4, 6))},
     "bce-backward-size-one-wrong": {
         "self": (tensor(4, 1, 1), tensor(4, 1)),
         "grad_output": (tensor(4, 1, 1), tensor(4, 1)),
     },
     "bmm-mixed-dtypes": {"self": (INTEGERS, WHOLE), "mat2": WHOLE},
-    "linear-vocabulary-outputs": {
-        "input": (tensor(9, 8), tensor(8, 8)),
-        "weight": tensor(50304, 8),
-    },
+    "linear-vocabulary-outputs": {"input": (tensor(9, 8), tensor(8, 8)), "weight": tensor(50304, 8)},
     "sum-uint8-saturates": {"dtype": ("uint8", "int64")},
     "variance-empty": EMPTY,
     "variance-biased-by-default": {"correction": (1, 0)},
@@ -300,12 +267,7 @@ CASES: dict[str, dict[str, Any]] = {
     "unique-counts-single": {"return_counts": True, "self": (tensor(1), WHOLE)},
     "normal-five-dimensions": {"self": (CUBE, PLANE)},
     "multinomial-many-samples": {"num_samples": (2**24 + 1, 2**24)},
-    "conv3d-channels-last": {
-        "self": (
-            tensor(1, 8, 2, 4, 4, stride=(256, 1, 128, 32, 8)),
-            tensor(1, 8, 2, 4, 4),
-        )
-    },
+    "conv3d-channels-last": {"self": (tensor(1, 8, 2, 4, 4, stride=(256, 1, 128, 32, 8)), tensor(1, 8, 2, 4, 4))},
     "batch-norm-channels-last-3d": VOLUMES,
     "batch-norm-legit-channels-last-3d": VOLUMES,
     "batch-norm-update-channels-last-3d": VOLUMES,

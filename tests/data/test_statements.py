@@ -78,11 +78,7 @@ def test_every_field_is_kept(tmp_path: Path) -> None:
     assert made.error is not None
     assert made.error.text == "No {n} channels."
     assert made.evidence[0] == StatementEvidence(kind="source", torch="2.10", where="Made.mm", line=841)
-    assert (made.sort, made.when, made.links) == (
-        "limitation",
-        "the indices repeat",
-        ("https://example.org/1",),
-    )
+    assert (made.sort, made.when, made.links) == ("limitation", "the indices repeat", ("https://example.org/1",))
 
 
 def test_advisories_are_told_apart(tmp_path: Path) -> None:
@@ -104,11 +100,7 @@ def test_advisories_are_told_apart(tmp_path: Path) -> None:
             "{since: 2.10}",
             '6 limitations.0.torch.since: write a version as "2.13", in quotes: 2.1',
         ),
-        (
-            '{until: "15.1"}',
-            "{until: 15}",
-            '7 limitations.0.macos.until: write a version as "2.13", in quotes: 15',
-        ),
+        ('{until: "15.1"}', "{until: 15}", '7 limitations.0.macos.until: write a version as "2.13", in quotes: 15'),
         (
             'torch: "2.10", where',
             "torch: 2.10, where",
@@ -124,11 +116,7 @@ def test_advisories_are_told_apart(tmp_path: Path) -> None:
             '{since: "2.5", until: "2.5"}',
             "6 limitations.0.torch: no version lies in this span",
         ),
-        (
-            "effect: raises",
-            "effect: explodes",
-            "5 limitations.0.effect: Invalid enum value 'explodes'",
-        ),
+        ("effect: raises", "effect: explodes", "5 limitations.0.effect: Invalid enum value 'explodes'"),
         ("[float16, bfloat16]", "[half]", "8 limitations.0.dtypes.0: Invalid enum value 'half'"),
         ("[float16, bfloat16]", "[int8, int8]", "8 limitations.0.dtypes.1: listed twice: int8"),
         ("[float16, bfloat16]", "[]", "8 limitations.0.dtypes: Expected `array` of length >= 1"),
@@ -139,32 +127,16 @@ def test_advisories_are_told_apart(tmp_path: Path) -> None:
         ("    way_out:", "    remedy:", "16 limitations.0.remedy: unknown key; known are id, ops"),
         ("    way_out:", "    fixed:", "16 limitations.0.fixed: unknown key"),
         ("    summary: It has limits.\n", "", "3 limitations.0: the key summary is missing"),
-        (
-            "    summary: It",
-            "    id: again\n    summary: It",
-            "15 limitations.0.id: the key occurs",
-        ),
+        ("    summary: It", "    id: again\n    summary: It", "15 limitations.0.id: the key occurs"),
         (
             "    condition: >\n      self.dim == 5\n      and transposed\n    when: the indices repeat\n",
             "    rare: true\n",
             "10 limitations.0.rare: a rare case needs a condition or a when",
         ),
         ("self.dim ==", "self.dim() ==", "10 limitations.0.condition: not a function of"),
-        (
-            "kind: binary",
-            "kind: hearsay",
-            "20 limitations.0.evidence.1.kind: Invalid enum value 'hearsay'",
-        ),
-        (
-            "kind: binary",
-            "sort: binary",
-            "20 limitations.0.evidence.1: Object contains unknown field `sort`",
-        ),
-        (
-            "line: 841",
-            "lines: 841",
-            "19 limitations.0.evidence.0: Object contains unknown field `lines`",
-        ),
+        ("kind: binary", "kind: hearsay", "20 limitations.0.evidence.1.kind: Invalid enum value 'hearsay'"),
+        ("kind: binary", "sort: binary", "20 limitations.0.evidence.1: Object contains unknown field `sort`"),
+        ("line: 841", "lines: 841", "19 limitations.0.evidence.0: Object contains unknown field `lines`"),
         (
             "    error: {type",
             "    links: []\n    eror: {type",
@@ -193,12 +165,7 @@ def test_what_raises_has_an_error_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kinds", "is_refused"),
-    [
-        (("pr", "inferred"), False),
-        (("opinfo",), False),
-        (("pr", "source"), True),
-        (("inferred",), True),
-    ],
+    [(("pr", "inferred"), False), (("opinfo",), False), (("pr", "source"), True), (("inferred",), True)],
 )
 def test_a_description_of_a_change_need_not_tell_the_text(
     tmp_path: Path, kinds: tuple[str, ...], is_refused: bool
@@ -243,11 +210,7 @@ def test_the_statements_on_an_operator() -> None:
     )
     ids = [item.id for item in statements.for_op("aten::add.Tensor")]
     assert ids == ["all", "exact", "glob", "old"]
-    assert [item.id for item in statements.for_op("aten::add.Tensor", "2.10")] == [
-        "all",
-        "exact",
-        "glob",
-    ]
+    assert [item.id for item in statements.for_op("aten::add.Tensor", "2.10")] == ["all", "exact", "glob"]
     assert [item.id for item in statements.for_op("aten::add.Tensor", "2.9")] == ids
     assert [item.id for item in statements.for_op("aten::add.out")] == ["all", "glob"]
     assert [item.id for item in statements.for_op("aten::addmm")] == ["all"]

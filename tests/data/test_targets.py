@@ -48,12 +48,7 @@ def test_a_range_of_macos(texts: Texts, versions: list[str]) -> None:
 def test_every_release_goes_with_every_macos_once() -> None:
     ranges = [">=2.11", "2.12"], ["15", "14", "15.0"]
     result = pairs(*ranges, lists=LISTS, cpu_fallback=True).targets
-    assert [f"{item.torch} {item.macos}" for item in result] == [
-        "2.11 14.0",
-        "2.11 15.0",
-        "2.12 14.0",
-        "2.12 15.0",
-    ]
+    assert [f"{item.torch} {item.macos}" for item in result] == ["2.11 14.0", "2.11 15.0", "2.12 14.0", "2.12 15.0"]
     assert all(item.cpu_fallback for item in result)
 
 

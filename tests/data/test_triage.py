@@ -95,10 +95,7 @@ def test_a_text_of_two_functions_needs_a_statement_or_a_reason_for_each(director
     write(directory, {"text": text, "functions": ["g"]})
     assert messages(directory, statement) == []
     write(directory, text)
-    assert messages(directory, statement) == [
-        f"{open_in} g, {both}",
-        f"is in no wheel, or elsewhere: {text!r}",
-    ]
+    assert messages(directory, statement) == [f"{open_in} g, {both}", f"is in no wheel, or elsewhere: {text!r}"]
 
 
 def test_a_statement_accounts_for_a_text_only_in_its_releases_and_for_its_operators(

@@ -78,10 +78,7 @@ def made(functions: dict[str, list[tuple[int, int, int]]]) -> Image:
         struct.pack_into(f"<{len(words)}I", data, address, *words)
     for address, text in STRINGS.items():
         data[address : address + len(text) + 1] = text.encode() + b"\0"
-    sections = (
-        Section("__TEXT", "__text", 0, 0x800, 0),
-        Section("__TEXT", "__cstring", 0x1000, 0x1000, 0x1000),
-    )
+    sections = (Section("__TEXT", "__text", 0, 0x800, 0), Section("__TEXT", "__cstring", 0x1000, 0x1000, 0x1000))
     return Image(bytes(data), sections, names, dict(STUBS))
 
 
@@ -187,8 +184,7 @@ RELEASES = read_extensions(data_directory() / FILE)
 
 @pytest.mark.wheel
 @pytest.mark.parametrize(
-    "source",
-    [f"{library}=={release.version}" for library, releases in RELEASES.items() for release in releases],
+    "source", [f"{library}=={release.version}" for library, releases in RELEASES.items() for release in releases]
 )
 def test_a_rebuilt_release_is_the_committed_one(source: str, tmp_path: Path) -> None:
     committed = data_directory()

@@ -81,10 +81,7 @@ HAND_BLOCK = "__ZN2atL34TORCH_LIBRARY_IMPL_init_aten_MPS_2ERN5torch7LibraryE"
 
 def test_registrations_are_read_from_the_code() -> None:
     image = made_library(
-        {
-            MPS_BLOCK: (0x200, implement(WRAPPER, 0x1000, 0x200)),
-            HAND_BLOCK: (0x300, implement(BOXED, 0x1010, 0x300)),
-        }
+        {MPS_BLOCK: (0x200, implement(WRAPPER, 0x1000, 0x200)), HAND_BLOCK: (0x300, implement(BOXED, 0x1010, 0x300))}
     )
     first, second = registrations(image)
     assert (first.namespace, first.key, first.name) == ("aten", "MPS", "made.out")

@@ -48,10 +48,7 @@ def test_where_no_mac_is_it_is_refused(folder: Path, arguments: list[str], capsy
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    folder: Path,
-    arguments: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(here.VARIABLE, "2.13/15")
     assert cli.invoke(arguments) == 2

@@ -110,11 +110,7 @@ def test_precision_and_recall_are_of_each_status(lists: OpLists) -> None:
     result = verify(prediction, observation, lists)
     assert [
         (rate.status, rate.both, rate.predicted, rate.observed, rate.precision, rate.recall) for rate in result.rates
-    ] == [
-        ("native", 1, 2, 1, 0.5, 1.0),
-        ("fallback", 1, 1, 1, 1.0, 1.0),
-        ("unsupported", 0, 0, 1, None, 0.0),
-    ]
+    ] == [("native", 1, 2, 1, 0.5, 1.0), ("fallback", 1, 1, 1, 1.0, 1.0), ("unsupported", 0, 0, 1, None, 0.0)]
     assert [contradiction.op for contradiction in result.contradictions] == ["aten::cos"]
 
 
@@ -142,10 +138,7 @@ def test_a_contradiction_becomes_a_statement_that_the_lists_read(lists: OpLists,
     text = "RuntimeError: sin is broken on MPS"
     result = verify(
         made_report(place("aten::sin", "native"), place("aten::tan", "unsupported", "b.py:1")),
-        seen(
-            place("aten::sin", "unsupported", prints=text, count=3),
-            place("aten::tan", "native", "b.py:1"),
-        ),
+        seen(place("aten::sin", "unsupported", prints=text, count=3), place("aten::tan", "native", "b.py:1")),
         lists,
     )
     written = draft_statements(result, lists)

@@ -173,18 +173,7 @@ _YAML_VALUES = (
     "9" * 5000,
     "1:" * 2000 + "1",
 )
-_BYTES = (
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\r",
-    b"\x1b",
-    b"\xc3",
-    b"\n\n",
-    b"\xe2\x80\xa8",
-    b"{",
-    b'"',
-)
+_BYTES = (b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\x1b", b"\xc3", b"\n\n", b"\xe2\x80\xa8", b"{", b'"')
 
 
 @st.composite

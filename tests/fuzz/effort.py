@@ -13,11 +13,7 @@ _ALWAYS = settings(deadline=None, database=None, suppress_health_check=list(Heal
 
 
 def fuzzed(
-    strategy: st.SearchStrategy[Any],
-    *,
-    quick: int,
-    long: int,
-    kept: Sequence[Any] = (),
+    strategy: st.SearchStrategy[Any], *, quick: int, long: int, kept: Sequence[Any] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a test of a property that takes a trial and an example.
 
@@ -33,13 +29,7 @@ def fuzzed(
     }
 
     def decorate(holds: Callable[..., None]) -> Callable[..., None]:
-        @pytest.mark.parametrize(
-            "effort",
-            [
-                "quick",
-                pytest.param("long", marks=pytest.mark.fuzz),
-            ],
-        )
+        @pytest.mark.parametrize("effort", ["quick", pytest.param("long", marks=pytest.mark.fuzz)])
         def test(effort: str, trial: Any) -> None:
             def tried(content: Any) -> None:
                 holds(trial, content)

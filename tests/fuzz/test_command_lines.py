@@ -44,27 +44,10 @@ VERSIONS = (
     "",
 )
 WORDS = (
-    *(
-        "aten::mm",
-        "torch.fft.rfft",
-        "isin",
-        "F.gelu",
-        "OC102",
-        "complex_mul",
-        "schema",
-        "2.9",
-        "2.13",
-    ),
+    *("aten::mm", "torch.fft.rfft", "isin", "F.gelu", "OC102", "complex_mul", "schema", "2.9", "2.13"),
     *("models.py:encoder", "models.py", "torch.nn:Linear", "timm:resnet50", "timm:", "x.pt2", ":"),
     *("transformers:Bert*", "report.json", "train.py", ".", "missing.json", "/dev/null", "-"),
-    *(
-        "torch=2.9,macos=14",
-        "torch=2.13,macos=15,fallback=1",
-        "torch=",
-        "=,=",
-        "a=1",
-        "x=1x2:float32",
-    ),
+    *("torch=2.9,macos=14", "torch=2.13,macos=15,fallback=1", "torch=", "=,=", "a=1", "x=1x2:float32"),
     *("1x3x4:float32", "float16", "float64", "fallback=3", "bytes=10MB", "bytes=" + "9" * 5000),
     *("sgd:momentum=0.9", "1" + "x1" * 500, "-1x2", "1x2:nothing", "a='[1, 2'", "a=" + "[" * 200),
 )

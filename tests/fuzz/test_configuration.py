@@ -175,17 +175,11 @@ def test_a_baseline_of_a_scan(trial: Trial, content: bytes) -> None:
 
 @fuzzed(
     st.tuples(
-        st.one_of(damaged([MODELS]), mutated([MODELS]).map(as_toml)),
-        st.sampled_from((".yaml", ".toml", ".txt")),
+        st.one_of(damaged([MODELS]), mutated([MODELS]).map(as_toml)), st.sampled_from((".yaml", ".toml", ".txt"))
     ),
     quick=60,
     long=4000,
-    kept=[
-        (b"", ".txt"),
-        (b"9" * 5000, ".txt"),
-        (b'"\\x05": 1', ".yaml"),
-        (b'{"models": null}', ".yaml"),
-    ],
+    kept=[(b"", ".txt"), (b"9" * 5000, ".txt"), (b'"\\x05": 1', ".yaml"), (b'{"models": null}', ".yaml")],
 )
 def test_a_list_of_models(trial: Trial, content: tuple[bytes, str]) -> None:
     text, suffix = content

@@ -43,19 +43,7 @@ LOGS = st.one_of(
     st.lists(LINES, max_size=12).map(lambda lines: "\n".join(lines).encode("utf-8", errors="surrogatepass")),
     st.binary(max_size=200),
 )
-ASKED = (
-    "text",
-    "json",
-    "yaml",
-    "sarif",
-    "junit",
-    "github",
-    "gitlab",
-    "csv",
-    "jsonl",
-    "markdown",
-    "html",
-)
+ASKED = ("text", "json", "yaml", "sarif", "junit", "github", "gitlab", "csv", "jsonl", "markdown", "html")
 
 
 @fuzzed(st.tuples(LOGS, st.sampled_from(ASKED), st.booleans()), quick=80, long=8000)

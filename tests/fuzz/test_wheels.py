@@ -62,10 +62,7 @@ def members(draw: st.DrawFn) -> dict[str, bytes]:
     return result
 
 
-WHEELS = st.one_of(
-    members().map(zipped),
-    bytes_mutated([zipped(MEMBERS), zipped(MEMBERS, compressed=False)]),
-)
+WHEELS = st.one_of(members().map(zipped), bytes_mutated([zipped(MEMBERS), zipped(MEMBERS, compressed=False)]))
 
 
 @fuzzed(

@@ -77,11 +77,7 @@ class Trial:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         before = self._files()
-        with (
-            _streams(stdin) as (out, err),
-            _surroundings(self._home, self._temporary, self.work),
-            _ended_in_time(),
-        ):
+        with _streams(stdin) as (out, err), _surroundings(self._home, self._temporary, self.work), _ended_in_time():
             code = invoke(list(args))
         return Run(code, _written(out), _written(err), self._files() - before)
 

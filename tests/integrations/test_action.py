@@ -105,8 +105,7 @@ def test_without_an_opcheck_pip_installs_the_action_itself(runner: Runner, monke
     (binaries / "opcheck").rename(binaries / "kept")
     python = binaries / "python"
     python.write_text(
-        f'#!/bin/bash\necho "$@" > {runner.folder}/pip\nmv {binaries}/kept {binaries}/opcheck\n',
-        encoding="utf-8",
+        f'#!/bin/bash\necho "$@" > {runner.folder}/pip\nmv {binaries}/kept {binaries}/opcheck\n', encoding="utf-8"
     )
     python.chmod(0o755)
     # No other opcheck, and no other python.

@@ -36,11 +36,7 @@ def run(hook: str, folder: Path, *files: str) -> subprocess.CompletedProcess[str
     command, *arguments = shlex.split(BY_ID[hook]["entry"])
     assert command == "opcheck"
     return subprocess.run(
-        [sys.executable, "-m", "opcheck", *arguments, *files],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "opcheck", *arguments, *files], cwd=folder, capture_output=True, text=True, check=False
     )
 
 

@@ -78,16 +78,7 @@ def _without_times(value: Any) -> Any:
         ("audit", f"{FILE}:net", "--mode", "train", "--no-cache", "--torch", "2.13"),
         ("upgrade", f"{FILE}:net", "--torch", "2.9"),
         ("gate", f"{FILE}:net", "--no-cache"),
-        (
-            "compile",
-            f"{FILE}:net",
-            "--torch",
-            "2.13",
-            "--backend",
-            "aot_eager",
-            "--dtype",
-            "float32",
-        ),
+        ("compile", f"{FILE}:net", "--torch", "2.13", "--backend", "aot_eager", "--dtype", "float32"),
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -55,11 +55,7 @@ def test_the_package_declares_the_pythons_that_torch_has_macos_wheels_for() -> N
 
 def test_the_citation_is_of_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (citation["cff-version"], citation["version"], citation["license"]) == (
-        "1.2.0",
-        VERSION,
-        PROJECT["license"],
-    )
+    assert (citation["cff-version"], citation["version"], citation["license"]) == ("1.2.0", VERSION, PROJECT["license"])
     assert {"message", "title", "authors", "repository-code"} <= citation.keys()
 
 
@@ -79,10 +75,7 @@ def test_a_wrong_prediction_is_reported_with_both_files() -> None:
     required = {f["id"] for f in form["body"] if f.get("validations", {}).get("required")}
     assert {"predicted", "observed", "command"} <= required
     help_text = subprocess.run(
-        [sys.executable, "-m", "opcheck", "verify", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-m", "opcheck", "verify", "--help"], capture_output=True, text=True, check=True
     ).stdout
     assert "--here" in help_text
     assert "--program" in help_text
@@ -100,26 +93,11 @@ def test_uvx_runs_the_wheel(tmp_path: Path) -> None:
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    command = [
-        sys.executable,
-        "-m",
-        "uv",
-        "tool",
-        "run",
-        "--python",
-        sys.executable,
-        "--from",
-        str(wheel),
-    ]
+    command = [sys.executable, "-m", "uv", "tool", "run", "--python", sys.executable, "--from", str(wheel)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["UV_TOOL_DIR"] = str(tmp_path / "tools")
     done = subprocess.run(
-        [*command, "opcheck", "op", "svd"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, "opcheck", "op", "svd"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode and "Failed to fetch" in done.stderr:
         pytest.skip("no package index")

@@ -71,11 +71,7 @@ def test_the_job_fails_with_annotations_sarif_and_a_summary(project: Path) -> No
                 "      help: write a first baseline, and commit it: opcheck gate --baseline FILE --update-baseline",
             ],
         ),
-        (
-            {"arguments": "--torch 1.2"},
-            2,
-            ["    there is no op list for torch 1.2"],
-        ),
+        ({"arguments": "--torch 1.2"}, 2, ["    there is no op list for torch 1.2"]),
     ],
 )
 def test_a_job_without_a_report_says_why_in_its_summary(

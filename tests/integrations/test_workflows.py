@@ -57,15 +57,7 @@ def zizmor(*files: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_workflows_are_the_ones_that_a_release_needs() -> None:
-    assert [path.stem for path in WORKFLOWS] == [
-        "docs",
-        "hosts",
-        "mac",
-        "nightly",
-        "observe",
-        "release",
-        "test",
-    ]
+    assert [path.stem for path in WORKFLOWS] == ["docs", "hosts", "mac", "nightly", "observe", "release", "test"]
     assert len(EXAMPLES) >= 3
 
 

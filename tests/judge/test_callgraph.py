@@ -113,12 +113,7 @@ def test_a_write_in_place_makes_the_writer_the_producer() -> None:
 
 def test_a_write_reaches_the_readers_of_a_view() -> None:
     view = spec(3, 2)
-    calls = (
-        step("mm", [1], [2]),
-        step("view", [2], [view]),
-        step("add_.Tensor", [2], [2]),
-        step("relu", [view], [4]),
-    )
+    calls = (step("mm", [1], [2]), step("view", [2], [view]), step("add_.Tensor", [2], [2]), step("relu", [view], [4]))
     # The reader depends on the call that made the view and on the one that last wrote its memory.
     assert edges(*calls) == {(0, 1), (0, 2), (1, 3), (2, 3)}
 
@@ -168,12 +163,7 @@ def test_only_the_cpu_regions_move_bytes(calls: list[OpCall]) -> None:
 
 
 def test_work_is_counted_by_the_side_that_does_it() -> None:
-    report = make_report(
-        call("aten::mm", flops=30),
-        call("aten::foo", flops=10),
-        call("aten::foo"),
-        call("aten::stub"),
-    )
+    report = make_report(call("aten::mm", flops=30), call("aten::foo", flops=10), call("aten::foo"), call("aten::stub"))
     assert [(work.side, work.calls, work.flops, work.nbytes) for work in report.work] == [
         ("mps", 1, 30, 48),
         ("cpu", 2, 10, 96),
@@ -209,8 +199,7 @@ def test_a_copy_that_is_only_queued_is_not_waited_for() -> None:
     queued = {"non_blocking": True}
     on_cpu, half = spec(3, device="cpu"), spec(3, dtype="float16", device="cpu")
     report = make_report(
-        call("aten::mm", 1, outputs=(on_cpu,), arguments=queued),
-        call("aten::mm", 2, outputs=(half,), arguments=queued),
+        call("aten::mm", 1, outputs=(on_cpu,), arguments=queued), call("aten::mm", 2, outputs=(half,), arguments=queued)
     )
     assert [entry.place.line for entry in report.synchronizations] == ["model.py:2"]
 

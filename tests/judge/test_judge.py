@@ -25,14 +25,7 @@ _CALLS = st.builds(
     OpCall,
     op=_OPS,
     inputs=st.lists(
-        st.sampled_from(
-            [
-                spec(1),
-                spec(1, dtype="float64"),
-                spec(1, layout="sparse_coo"),
-                spec(1, layout="jagged"),
-            ]
-        ),
+        st.sampled_from([spec(1), spec(1, dtype="float64"), spec(1, layout="sparse_coo"), spec(1, layout="jagged")]),
         max_size=2,
     ).map(tuple),
     inner=st.one_of(st.none(), st.lists(_OPS, max_size=3, unique=True).map(tuple)),
@@ -49,54 +42,24 @@ def verdict(op: str, *, cpu_fallback: bool = False, **others: object) -> Verdict
     ("op", "status", "kind", "because"),
     [
         ("mm", "native", None, "an MPS kernel is registered in torch 2.13.0"),
-        (
-            "special_python",
-            "native",
-            None,
-            "an MPS kernel, written in Python, is registered in torch 2.13.0",
-        ),
+        ("special_python", "native", None, "an MPS kernel, written in Python, is registered in torch 2.13.0"),
         (
             "embedding_renorm_",
             "fallback",
             "always",
             "torch 2.13.0 registers the CPU fallback for it, with or without the variable",
         ),
-        (
-            "foo",
-            "fallback",
-            "env",
-            "torch 2.13.0 registers a CPU kernel and no MPS kernel",
-        ),
-        (
-            "svd",
-            "fallback",
-            "env",
-            "it calls aten::svd.U: torch 2.13.0 registers a CPU kernel and no MPS kernel",
-        ),
-        (
-            "add",
-            "native",
-            None,
-            "it calls aten::mm.out: an MPS kernel is registered in torch 2.13.0",
-        ),
-        (
-            "stub",
-            "unsupported",
-            None,
-            "what torch 2.13.0 registers for MPS does nothing but raise",
-        ),
+        ("foo", "fallback", "env", "torch 2.13.0 registers a CPU kernel and no MPS kernel"),
+        ("svd", "fallback", "env", "it calls aten::svd.U: torch 2.13.0 registers a CPU kernel and no MPS kernel"),
+        ("add", "native", None, "it calls aten::mm.out: an MPS kernel is registered in torch 2.13.0"),
+        ("stub", "unsupported", None, "what torch 2.13.0 registers for MPS does nothing but raise"),
         (
             "digamma",
             "unsupported",
             None,
             "the MPS kernel registered in torch 2.13.0 calls digamma_stub, which MPS lacks",
         ),
-        (
-            "nothing",
-            "unsupported",
-            None,
-            "neither an MPS kernel nor a CPU kernel is registered in torch 2.13.0",
-        ),
+        ("nothing", "unsupported", None, "neither an MPS kernel nor a CPU kernel is registered in torch 2.13.0"),
         ("nope", "unknown", None, "torch 2.13.0 has no operator aten::nope"),
     ],
 )
@@ -107,10 +70,7 @@ def test_each_registration(op: str, status: str, kind: str | None, because: str)
 
 def test_evidence_follows_the_chain() -> None:
     result = verdict("aten::svd")
-    assert [entry.detail for entry in result.evidence] == [
-        "aten::svd: out:aten::svd.U",
-        "aten::svd.U: cpu_only",
-    ]
+    assert [entry.detail for entry in result.evidence] == ["aten::svd: out:aten::svd.U", "aten::svd.U: cpu_only"]
     assert {(e.kind, e.torch, e.where) for e in result.evidence} == {
         ("registration", "2.13.0", "torch/lib/libtorch_cpu.dylib")
     }
@@ -482,12 +442,7 @@ def test_the_variable_never_rescues_what_a_kernel_refuses(statements: list[State
     assert (without.status, without.kind) == (with_it.status, with_it.kind)
 
 
-SHAPED = OpCall(
-    op="aten::mm",
-    inputs=(spec(1, argument="self"),),
-    outputs=(spec(2),),
-    arguments={"k": 2},
-)
+SHAPED = OpCall(op="aten::mm", inputs=(spec(1, argument="self"),), outputs=(spec(2),), arguments={"k": 2})
 
 
 @pytest.mark.parametrize(
@@ -515,12 +470,7 @@ SHAPED = OpCall(
 )
 @pytest.mark.parametrize("cpu_fallback", [False, True])
 def test_what_a_statement_does_to_a_native_call(
-    *,
-    fields: dict[str, object],
-    status: str,
-    kind: str | None,
-    limitations: tuple[str, ...],
-    cpu_fallback: bool,
+    *, fields: dict[str, object], status: str, kind: str | None, limitations: tuple[str, ...], cpu_fallback: bool
 ) -> None:
     lists = make_lists(statements=(make_statement("made", **fields),))
     result = judge(SHAPED, make_target(cpu_fallback=cpu_fallback), lists)
@@ -543,8 +493,7 @@ def test_a_decided_verdict_cites_its_statement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inner", "status"),
-    [(("aten::foo",), "fallback"), (("aten::nope",), "unknown"), (("aten::stub",), "unsupported")],
+    ("inner", "status"), [(("aten::foo",), "fallback"), (("aten::nope",), "unknown"), (("aten::stub",), "unsupported")]
 )
 def test_a_kernel_that_leaves_for_the_cpu_makes_nothing_better(inner: tuple[str, ...], status: str) -> None:
     leaves = make_statement("made", ops=("aten::comp",), effect="falls_back")
@@ -610,9 +559,7 @@ def test_a_composite_that_answers_for_its_body_is_asked_once() -> None:
     assert untold.limitations == ("inner", "outer")
 
 
-def test_shapes_are_told_apart_only_where_a_condition_asks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_shapes_are_told_apart_only_where_a_condition_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = make_lists(statements=(make_statement("made", condition="self.dim == 3"),))
     resolved: list[str] = []
     resolve = OpLists.resolve

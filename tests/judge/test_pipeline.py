@@ -49,10 +49,7 @@ def test_equal_calls_are_one_group_with_each_line_once() -> None:
     report = make_report(call("aten::mm", 4), call("aten::foo", 5), call("aten::mm", 4), call("aten::mm", 3))
     foo, mm = report.groups
     assert (foo.op, mm.op, mm.count) == ("aten::foo", "aten::mm", 3)
-    assert [(str(p.location), p.count) for p in mm.locations] == [
-        ("model.py:4", 2),
-        ("model.py:3", 1),
-    ]
+    assert [(str(p.location), p.count) for p in mm.locations] == [("model.py:4", 2), ("model.py:3", 1)]
 
 
 def test_phases_are_in_the_order_of_a_program() -> None:

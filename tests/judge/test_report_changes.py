@@ -77,10 +77,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     other = side(mm, model="other.py:Net", inputs=("y: float32[9]",), mode="train", complete=False)
     assert compare(side(mm), side(mm)).warnings == ()
     result = "\n".join(compare(side(mm), other).warnings)
-    for words in (
-        "two different models: model.py:Net and other.py:Net",
-        "two different inputs",
-    ):
+    for words in ("two different models: model.py:Net and other.py:Net", "two different inputs"):
         assert words in result
     assert "two different runs: inference and train" in result
     assert "broke off" in result
@@ -90,8 +87,7 @@ def test_what_is_ignored_fails_nothing_until_it_no_longer_is() -> None:
     report = make_report(call("aten::foo"))
     ignored = side_of(
         msgspec.structs.replace(
-            report,
-            findings=tuple(msgspec.structs.replace(finding, ignored="known") for finding in report.findings),
+            report, findings=tuple(msgspec.structs.replace(finding, ignored="known") for finding in report.findings)
         ),
         "ignored",
     )

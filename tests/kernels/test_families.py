@@ -146,10 +146,7 @@ def ran(machine: KernelMachine, release: str, section: str, pattern: str) -> lis
 
 #: The kernels that depart from the CPU, as an expression, with their verdict and its cause: a statement, or the inputs.
 DEPARTURES = {
-    r"unique_mark_boundaries_b?float": (
-        "depends on flushing",
-        "the inputs hold a denormal and zero",
-    ),
+    r"unique_mark_boundaries_b?float": ("depends on flushing", "the inputs hold a denormal and zero"),
     r"(count_nonzero_prefix_sum|scatter_nonzero_indices)_b?float_u(int|long)": (
         "depends on flushing",
         "a denormal is no zero",
@@ -159,10 +156,7 @@ DEPARTURES = {
         "a difference of 0 or of a denormal has other signs",
     ),
     r"histc_atomic_(global|threadgroup)_b?float": ("depends on flushing", "a denormal is no zero"),
-    r"sdpa_vector_2pass_1_(float_\d+_\d+_maskfloat|bfloat_\d+_\d+_maskbfloat)": (
-        "wrong",
-        "sdpa-two-passes-low-mask",
-    ),
+    r"sdpa_vector_2pass_1_(float_\d+_\d+_maskfloat|bfloat_\d+_\d+_maskbfloat)": ("wrong", "sdpa-two-passes-low-mask"),
     r"prefill_attention_(bfloat16|float32)_.*_hm1_dc._mask\1": ("wrong", "sdpa-blocks-lowest-mask"),
     # Of the releases before 2.13, whose kernels take the mask as an argument.
     r"sdpa_vector_(float|half|bfloat)_\d+_\d+": ("wrong", "sdpa-one-pass-fully-masked-row"),

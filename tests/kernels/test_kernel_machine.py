@@ -40,9 +40,7 @@ def test_a_kernel_runs_over_its_grid(machine: KernelMachine) -> None:
     np.testing.assert_array_almost_equal_nulp(got, (np.exp(values.astype(float)) * 2 + 1).astype(np.float32), 1)
 
 
-def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(
-    machine: KernelMachine,
-) -> None:
+def test_a_division_by_zero_and_of_the_least_by_minus_one_do_not_trap(machine: KernelMachine) -> None:
     values = np.array([7, -(2**31), 0], np.int32)
     for body, expected in (
         ("  %r = sdiv i32 %x, 0", [0, 0, 0]),
@@ -128,8 +126,7 @@ def test_denormals_are_flushed_where_the_metadata_says_so(
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [("select i1 %c, bfloat %x, bfloat 1.0", 0), ("bitcast i16 1 to bfloat", 1), ("", 1)],
+    ("value", "expected"), [("select i1 %c, bfloat %x, bfloat 1.0", 0), ("bitcast i16 1 to bfloat", 1), ("", 1)]
 )
 def test_a_bfloat_that_was_computed_is_flushed_where_it_is_stored(
     machine: KernelMachine, value: str, expected: int

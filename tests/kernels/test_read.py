@@ -31,10 +31,7 @@ def test_a_wheels_library_is_read_and_kept(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel, "w") as file:
         file.writestr("torch/lib/libtorch_cpu.dylib", made.dylib({"metal_basic": data, "text": b"x"}))
     read = library.read("2.99.0", wheel.parent)
-    assert (read.torch, read.section, list(read.functions)) == (
-        *("2.99.0", "metal_basic"),
-        ["half_dense_float_float"],
-    )
+    assert (read.torch, read.section, list(read.functions)) == (*("2.99.0", "metal_basic"), ["half_dense_float_float"])
     wheel.unlink()
     assert library.read("2.99.0", wheel.parent) == read
 
@@ -104,12 +101,7 @@ def test_two_libraries_are_compared_by_code_not_by_metadata(tmp_path: Path) -> N
     new.functions["same"] = function
     assert function.digest != old.functions["same"].digest
     result = kernel_catalogue.changes(old, new, cache=tmp_path)
-    assert (result.new, result.gone, result.changed, result.same) == (
-        ("new",),
-        ("gone",),
-        ("other",),
-        1,
-    )
+    assert (result.new, result.gone, result.changed, result.same) == (("new",), ("gone",), ("other",), 1)
     assert kernel_catalogue.changes(old, new, cache=tmp_path) == result
 
 

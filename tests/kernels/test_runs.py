@@ -70,11 +70,7 @@ def test_verdicts_of_a_run_and_a_kernel_that_ends_its_process(tmp_path: Path) ->
     wrong = result["sqr_dense_scalar_float_float"]
     assert wrong.verdict == "wrong"
     assert wrong.smallest is not None
-    assert (wrong.smallest.inputs, wrong.smallest.result, wrong.smallest.expected) == (
-        ("0.5",),
-        "1",
-        "0.25",
-    )
+    assert (wrong.smallest.inputs, wrong.smallest.result, wrong.smallest.expected) == (("0.5",), "1", "0.25")
     ended = result["neg_dense_float_float"]
     assert (ended.verdict, ended.reason) == ("not run", "its process was ended by SIGSEGV")
     assert result["neg_dense_scalar_float_float"].verdict == "right"
@@ -198,8 +194,7 @@ _KEPT = "  %r = add i8 %x, 0"
 def test_dtypes_without_a_reference_of_their_own(machine: KernelMachine, name: str, right: str, wrong: str) -> None:
     verdicts = [
         pointwise.Driver().judge(
-            kernel_names.parse(name),
-            machine.kernel(machine.compile(made.unary(name, body, "i8"), name)),
+            kernel_names.parse(name), machine.kernel(machine.compile(made.unary(name, body, "i8"), name))
         )
         for body in (right, wrong)
     ]
@@ -215,13 +210,7 @@ def test_a_result_that_hangs_on_flushing_is_told_from_a_wrong_one(tmp_path: Path
         "  %a = call float @air.fabs.f32(float %x) #0\n  %c = fcmp ogt float %a, 0.25\n"
         "  %f = and i1 %z, %c\n  %m = fmul float %x, %x\n  %r = select i1 %f, float 0.0, float %m"
     )
-    result = ran(
-        tmp_path,
-        {
-            "sqr_dense_float_float": body,
-            "sqr_dense_scalar_float_float": "  %r = fadd float %x, %x",
-        },
-    )
+    result = ran(tmp_path, {"sqr_dense_float_float": body, "sqr_dense_scalar_float_float": "  %r = fadd float %x, %x"})
     assert result["sqr_dense_float_float"].verdict == "depends on flushing"
     assert result["sqr_dense_scalar_float_float"].verdict == "wrong"
 
@@ -272,15 +261,11 @@ def test_the_share_of_usual_inputs_is_told(machine: KernelMachine) -> None:
     assert 0.45 < usual < 0.55
 
 
-def test_a_race_that_one_order_of_the_threads_shows_is_wrong(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_race_that_one_order_of_the_threads_shows_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = SimpleNamespace(fusible=False, flushed=False, together=True, backwards=False)
     monkeypatch.setattr(drive.Drivers, "_kernel", lambda *_: kernel)
     monkeypatch.setattr(
-        drive.Drivers,
-        "_judge",
-        lambda _, ran, __: judging.Judged(compared=4, wrong=int(ran.backwards), ulps=0.0),
+        drive.Drivers, "_judge", lambda _, ran, __: judging.Judged(compared=4, wrong=int(ran.backwards), ulps=0.0)
     )
     function: Any = SimpleNamespace(name="sum_reduction_float_float")
     task = Task(family="reductions", operation="sum_reduction", kernels=())
@@ -310,9 +295,7 @@ def kept_library(folder: Path, release: str, bodies: dict[str, str]) -> library.
 
 def test_a_run_that_is_ended_keeps_what_it_has_and_goes_on_from_there(tmp_path: Path) -> None:
     chosen = kept_library(
-        tmp_path,
-        "2.99.0",
-        {"neg_dense_float_float": "  %r = fneg float %x", "sqr_dense_float_float": _SQUARE},
+        tmp_path, "2.99.0", {"neg_dense_float_float": "  %r = fneg float %x", "sqr_dense_float_float": _SQUARE}
     )
     wheels, lines = tmp_path / "wheels", list[str]()
     # A shell's background jobs ignore it, and so would their children.
@@ -405,8 +388,4 @@ def test_a_result_that_nothing_is_bound_to_gets_memory_that_no_value_was_written
     unbound = launch.Launch({}, 1, {"out": (torch.zeros(2), torch.zeros(2, 3, dtype=torch.float64))})
     memory = launch._memory(out, unbound)
     assert memory is not None
-    assert (memory.dtype, tuple(memory.shape), bool((memory != 0).all())) == (
-        torch.float16,
-        (2, 3),
-        True,
-    )
+    assert (memory.dtype, tuple(memory.shape), bool((memory != 0).all())) == (torch.float16, (2, 3), True)

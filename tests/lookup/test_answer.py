@@ -55,13 +55,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("query", "torch", "macos", "dtype", "status", "kind"), KNOWN)
 def test_known_answers(
-    query: str,
-    torch: str,
-    macos: str | None,
-    dtype: str | None,
-    status: str,
-    kind: str | None,
-    lists: OpLists,
+    query: str, torch: str, macos: str | None, dtype: str | None, status: str, kind: str | None, lists: OpLists
 ) -> None:
     result = answer(query, torch, macos, dtype, lists=lists)
     assert (result.status, result.kind) == (status, kind)
@@ -85,10 +79,7 @@ def test_the_table_of_releases_is_that_of_single_answers(lists: OpLists) -> None
         for dtype in ("float32", "complex64"):
             first = answer("aten::nonzero", cell.torch, cell.macos, dtype, lists=lists)
             state = cell.dtypes[dtype]
-            assert (first.status, first.kind) == (state.status, state.kind), (
-                cell.torch,
-                cell.macos,
-            )
+            assert (first.status, first.kind) == (state.status, state.kind), (cell.torch, cell.macos)
 
 
 def test_the_quick_state_is_the_judges(lists: OpLists) -> None:
@@ -114,11 +105,7 @@ def test_dtypes_taken_together_are_judged_alike(lists: OpLists) -> None:
         alone.operators.alike = _itself  # type: ignore[method-assign]
         for dtype in COMMON_DTYPES:
             first, other = together.verdict(op, aim, dtype), alone.verdict(op, aim, dtype)
-            assert (first.status, first.kind, first.because) == (
-                other.status,
-                other.kind,
-                other.because,
-            )
+            assert (first.status, first.kind, first.because) == (other.status, other.kind, other.because)
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,5 @@ def test_both_releases_must_start_on_the_macos(lists: OpLists) -> None:
 def test_operators_that_compute_in_another_way_are_listed(lists: OpLists) -> None:
     """Reductions came to Metal in 2.13 (ReduceOps.mm, amax_kernel_mps); gelu with them (ActivationKernel.mm)."""
     routes = {change.name: change for change in diff("2.12", "2.13", lists=lists).routes}
-    assert (routes["aten::amax"].before.route, routes["aten::amax"].after.route) == (
-        "graph",
-        "metal",
-    )
+    assert (routes["aten::amax"].before.route, routes["aten::amax"].after.route) == ("graph", "metal")
     assert "aten::native_batch_norm" not in routes

@@ -36,11 +36,7 @@ def test_rows_say_what_single_answers_say(torch: str, lists: OpLists, lookup: Op
     assert len(result.rows) == lists.release(torch).counts.overloads
     for row in result.rows[::97]:
         verdict = lookup.verdict(row.name, target(torch, result.macos), row.dtype)
-        assert (row.status, row.kind, row.because) == (
-            verdict.status,
-            verdict.kind,
-            verdict.because,
-        )
+        assert (row.status, row.kind, row.because) == (verdict.status, verdict.kind, verdict.because)
         assert {*row.limitations, *row.advisories} <= {*result.statements}
         assert (row.status == "native") <= (row.first_native is not None)
 

@@ -22,11 +22,7 @@ def test_each_change_of_a_registration_is_a_step() -> None:
 
 def test_a_kernel_lost_is_worse_and_an_operator_gone_is_told() -> None:
     steps = history("aten::shrinks", lists=make_lists(CHANGES)).overloads[0].steps
-    assert [(s.torch, s.change) for s in steps] == [
-        ("2.12", "first"),
-        ("2.13", "worse"),
-        ("2.14", "removed"),
-    ]
+    assert [(s.torch, s.change) for s in steps] == [("2.12", "first"), ("2.13", "worse"), ("2.14", "removed")]
 
 
 def test_an_operator_begins_where_it_does() -> None:

@@ -111,15 +111,7 @@ def prepare(folder: Path) -> None:
     assert spec is not None
     assert spec.origin is not None
     torch = Path(spec.origin).parent
-    compiler = [
-        "g++",
-        "-std=c++20",
-        "-shared",
-        "-fPIC",
-        "-w",
-        f"-I{torch / 'include'}",
-        "guard.cpp",
-    ]
+    compiler = ["g++", "-std=c++20", "-shared", "-fPIC", "-w", f"-I{torch / 'include'}", "guard.cpp"]
     libraries = [f"-L{torch / 'lib'}", "-lc10", "-o", "guard.so"]
     subprocess.run([*compiler, *libraries], cwd=folder, check=True)
     (folder / "reached.log").touch()

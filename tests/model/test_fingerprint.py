@@ -26,20 +26,10 @@ LINES = (
 
 def finding(op: str = "aten::foo", *lines: str, rule: str = "OC102", **others: object) -> Finding:
     places = tuple(
-        GroupLocation.at(
-            SourceLocation(file="model.py", line=number, text=text),
-            module="net",
-            count=1,
-        )
+        GroupLocation.at(SourceLocation(file="model.py", line=number, text=text), module="net", count=1)
         for number, text in enumerate(lines, 1)
     )
-    content = {
-        "rule": rule,
-        "severity": "error",
-        "message": f"{op}: why",
-        "locations": places,
-        **others,
-    }
+    content = {"rule": rule, "severity": "error", "message": f"{op}: why", "locations": places, **others}
     return Finding(op=op, **content)  # type: ignore[arg-type]
 
 

@@ -54,10 +54,7 @@ def changed(**others: Any) -> str:
         (changed(findings=[{"rule": "OC102"}]), "a damaged report: "),
         (changed(target={"macos": "15.0", "cpu_fallback": False}), "a damaged report: "),
         (changed(target={"torch": "2.13", "macos": True, "cpu_fallback": 1}), "a damaged report: "),
-        (
-            TEXT.replace('"fingerprints": [', '"fingerprints": ["1", '),
-            "not one fingerprint a location",
-        ),
+        (TEXT.replace('"fingerprints": [', '"fingerprints": ["1", '), "not one fingerprint a location"),
         (changed(totals={"calls": "many"}), "`$.totals[...]`"),
         ("[1, 2]", "it names no schema"),
         ("", "it names no schema"),

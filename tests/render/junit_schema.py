@@ -34,9 +34,7 @@ ELEMENTS = {
     "properties": Element(children=_words("property")),
     "property": Element(_words("name value")),
     "testcase": Element(
-        _words("name"),
-        _words("time classname group"),
-        _words("skipped error failure system-out system-err"),
+        _words("name"), _words("time classname group"), _words("skipped error failure system-out system-err")
     ),
     "skipped": _RESULT,
     "error": _RESULT,

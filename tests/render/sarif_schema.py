@@ -10,12 +10,7 @@ from typing import Any
 
 
 def _object(required: tuple[str, ...], **keys: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": keys,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": keys, "required": list(required), "additionalProperties": False}
 
 
 TEXT = {"type": "string"}
@@ -30,11 +25,7 @@ REGION = _object((), startLine={"type": "integer", "minimum": 1}, snippet=_objec
 URI = {"type": "string", "pattern": r"^[A-Za-z0-9._~%/!$&'()*+,;=@-]+$"}
 LOCATION = _object(
     (),
-    physicalLocation=_object(
-        ("artifactLocation",),
-        artifactLocation=_object(("uri",), uri=URI),
-        region=REGION,
-    ),
+    physicalLocation=_object(("artifactLocation",), artifactLocation=_object(("uri",), uri=URI), region=REGION),
     logicalLocations={
         "type": "array",
         "uniqueItems": True,

@@ -32,10 +32,7 @@ def text(report: Report, *shown: str) -> str:
             make_report(call("aten::mm", flops=99), call("aten::embedding_renorm_", flops=1)),
             "1 of 2 calls on the CPU, 1 % of the FLOPs",
         ),
-        (
-            make_report(call("aten::mm"), call("aten::embedding_renorm_")),
-            "1 of 2 calls on the CPU",
-        ),
+        (make_report(call("aten::mm"), call("aten::embedding_renorm_")), "1 of 2 calls on the CPU"),
         (make_report(call("aten::foo"), call("aten::mm")), "1 of 2 calls needs the variable"),
         (make_report(call("aten::stub"), call("aten::mm")), "1 of 2 calls raises"),
         (
@@ -50,10 +47,7 @@ def text(report: Report, *shown: str) -> str:
             make_report(call("aten::mm"), problems=(Problem(kind="quantized", message="", answered="gptq"),)),
             "OC127 says why",
         ),
-        (
-            make_report(call("aten::mm"), lifetimes=HUGE),
-            "an estimated 300.0 GiB on a Mac of 512 GB",
-        ),
+        (make_report(call("aten::mm"), lifetimes=HUGE), "an estimated 300.0 GiB on a Mac of 512 GB"),
     ],
 )
 def test_the_headline_has_the_numbers_that_decide_it(report: Report, numbers: str) -> None:
@@ -138,12 +132,7 @@ def test_notes_are_named_and_only_verbose_shows_them() -> None:
 
 @pytest.mark.parametrize("name", SECTIONS[1:])
 def test_a_section_is_shown_where_it_is_picked(name: str) -> None:
-    titles = {
-        "operators": "Operators",
-        "memory": "Memory on MPS",
-        "transfers": "Transfers",
-        "evidence": "Evidence",
-    }
+    titles = {"operators": "Operators", "memory": "Memory on MPS", "transfers": "Transfers", "evidence": "Evidence"}
     for other, title in titles.items():
         has_title = f"\n{title}" in text(REPORTS["everything"], name)
         assert has_title == (other == name)
@@ -194,13 +183,7 @@ def test_the_lines_that_wait_are_named_the_most_frequent_first() -> None:
 
 def test_one_cause_is_one_finding() -> None:
     moved = [
-        call(
-            "aten::_to_copy",
-            location=None,
-            module=f"layer{n}",
-            phase="move",
-            outputs=(spec(n, dtype="float64"),),
-        )
+        call("aten::_to_copy", location=None, module=f"layer{n}", phase="move", outputs=(spec(n, dtype="float64"),))
         for n in range(3, 50)
     ]
     used = [call("aten::mm", n, inputs=(spec(n, dtype="float64"),)) for n in range(3, 50)]

@@ -15,19 +15,13 @@ def shortened(content: dict[str, Any]) -> Any:
 
 
 def test_empty_values_are_left_out_and_false_is_not() -> None:
-    assert shortened({"a": None, "b": [], "c": "", "d": 0, "e": False, "f": {"g": {}}, "h": 1}) == {
-        "e": False,
-        "h": 1,
-    }
+    assert shortened({"a": None, "b": [], "c": "", "d": 0, "e": False, "f": {"g": {}}, "h": 1}) == {"e": False, "h": 1}
 
 
 def test_states_by_name_are_turned_round() -> None:
     states = {name: {"status": "native", "kind": None} for name in ("f16", "f32", "i64")}
     states["f64"] = {"status": "unsupported", "kind": None}
-    assert shortened({"dtypes": states})["dtypes"] == {
-        "native": "f16, f32, i64",
-        "unsupported": "f64",
-    }
+    assert shortened({"dtypes": states})["dtypes"] == {"native": "f16, f32, i64", "unsupported": "f64"}
 
 
 def test_a_list_that_is_cut_counts_what_it_has_lost() -> None:
@@ -39,12 +33,7 @@ def test_a_list_that_is_cut_counts_what_it_has_lost() -> None:
 
 def test_a_document_keeps_the_keys_that_its_verb_declares() -> None:
     short = shortened(
-        {
-            "schema": "opcheck-op/1",
-            "tool": "x",
-            "status": "native",
-            "overloads": [{"name": "a", "evidence": [1]}],
-        }
+        {"schema": "opcheck-op/1", "tool": "x", "status": "native", "overloads": [{"name": "a", "evidence": [1]}]}
     )
     assert short == {"status": "native", "overloads": [{"name": "a"}]}
 

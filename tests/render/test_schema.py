@@ -81,9 +81,6 @@ def test_a_number_that_json_cannot_write_is_a_word() -> None:
 
 def test_explain_prints_it() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "opcheck", "explain", "schema"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-m", "opcheck", "explain", "schema"], capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == json_schema()

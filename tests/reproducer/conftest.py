@@ -42,11 +42,7 @@ def _schema(op: str) -> None:
     sys.stdout.write(
         json.dumps(
             [
-                {
-                    "name": argument.name,
-                    "type": str(argument.type),
-                    "keyword_only": argument.kwarg_only,
-                }
+                {"name": argument.name, "type": str(argument.type), "keyword_only": argument.kwarg_only}
                 for argument in result._schema.arguments
             ]
         )

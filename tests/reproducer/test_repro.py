@@ -179,12 +179,7 @@ def test_a_target_that_does_something_else_is_told(missing: Report) -> None:
 
 def test_what_takes_too_much_memory_is_not_tried(missing: Report) -> None:
     tensor = ExampleTensor(
-        argument="self",
-        dtype="float32",
-        shape=(1 << 16, 1 << 16),
-        stride=None,
-        layout="strided",
-        device="mps",
+        argument="self", dtype="float32", shape=(1 << 16, 1 << 16), stride=None, layout="strided", device="mps"
     )
     tried = make(with_example(missing, inputs=(tensor,)))
     assert (tried.on_cpu, tried.emulated) == (None, None)

@@ -44,8 +44,7 @@ def test_each_dtype_can_be_filled(dtype: str, fill: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "stride"),
-    [((2, 3), (1, 2)), ((2, 3), (0, 1)), ((3,), (7,)), ((0, 3), (5, 2)), ((1,), (9,))],
+    ("shape", "stride"), [((2, 3), (1, 2)), ((2, 3), (0, 1)), ((3,), (7,)), ((0, 3), (5, 2)), ((1,), (9,))]
 )
 def test_strides_are_kept(shape: tuple[int, ...], stride: tuple[int, ...]) -> None:
     result = made(tensor(shape=shape, stride=stride))

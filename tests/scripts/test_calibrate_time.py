@@ -40,8 +40,7 @@ def test_a_time_moves_the_fit() -> None:
     times = [each for each in calibrate_time.measurements().times if "zzc-65" in each.id]
     work = calibrate_time.workloads()
     (fitted, _), *_ = calibrate_time.without_each_source(
-        [*times, *(each for each in calibrate_time.measurements().times if "gather" in each.id)],
-        work,
+        [*times, *(each for each in calibrate_time.measurements().times if "gather" in each.id)], work
     )
     assert fitted.gpu_matrix == calibrate_time._PRIOR.gpu_matrix
     assert fitted.gpu_index != calibrate_time._PRIOR.gpu_index

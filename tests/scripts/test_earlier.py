@@ -29,10 +29,7 @@ def test_it_is_what_the_table_answers(entry: EarlierBody, lists: OpLists) -> Non
         result = body(entry.op, line)
         assert result is not None
         assert result.read
-        assert (set(result.always), set(result.sometimes)) == (
-            set(entry.always),
-            set(entry.sometimes),
-        )
+        assert (set(result.always), set(result.sometimes)) == (set(entry.always), set(entry.sometimes))
     after = body(entry.op, entry.until)
     assert after is not None
     assert {*after.always, *after.sometimes} != {*entry.always, *entry.sometimes}

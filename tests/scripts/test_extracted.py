@@ -28,16 +28,7 @@ from opcheck.data.statements import load_statements
 from opcheck.data.wheels.image import Image, Section
 from opcheck.data.wheels.metallib import functions
 from scripts.wheels import checks, extracted, metal
-from scripts.wheels.extracted import (
-    EMPTY,
-    EXCEPTIONS,
-    dump_texts,
-    present,
-    read_metal,
-    stands,
-    unfounded,
-    with_release,
-)
+from scripts.wheels.extracted import EMPTY, EXCEPTIONS, dump_texts, present, read_metal, stands, unfounded, with_release
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "extract_limits.py"
 
@@ -209,11 +200,7 @@ def test_the_order_in_which_releases_are_read_does_not_matter() -> None:
         "one": (("b.mm", "f", 4, (("2.9", None),)),),
         "two": (("c.mm", "g", 5, (("2.9", "2.10"), ("2.11", None))),),
     }
-    for order in (
-        ["2.9", "2.10", "2.11"],
-        ["2.11", "2.9", "2.10"],
-        ["2.10", "2.11", "2.9", "2.10"],
-    ):
+    for order in (["2.9", "2.10", "2.11"], ["2.11", "2.9", "2.10"], ["2.10", "2.11", "2.9", "2.10"]):
         result = EMPTY
         for line in order:
             result = with_release(result, line, columns[line], {"g": {"aten::y", "aten::x"}})
@@ -349,9 +336,7 @@ def test_the_check_fails_where_a_text_is_gone(
     name, claimed = next((o.id, t) for o, t in extracted.claims(load_statements(data_directory()).all) if "{" not in t)
     lacking = {text: row for text, row in result.texts.items() if claimed not in text}
     monkeypatch.setitem(
-        main.__globals__,
-        "TEXTS",
-        SimpleNamespace(load=lambda _: lint.Extracted(1, result.releases, lacking, {})),
+        main.__globals__, "TEXTS", SimpleNamespace(load=lambda _: lint.Extracted(1, result.releases, lacking, {}))
     )
     capsys.readouterr()
     assert main() == 1

@@ -28,23 +28,14 @@ def reached(kernel: list[int]) -> routes.Reached | None:
     library = made_library(
         {
             MPS_BLOCK: (0x200, implement(ENTRY, 0x1000, 0x200)),
-            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (
-                ENTRY,
-                [bl(KERNEL, ENTRY), RETURN],
-            ),
+            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (ENTRY, [bl(KERNEL, ENTRY), RETURN]),
             "__ZN2at6native8made_mpsERKNS_6TensorE": (KERNEL, kernel),
             "__ZN2at6nativeL4helpERKNS_6TensorE": (HELPER, [bl(METAL, HELPER), RETURN]),
-            "__ZN2at6native3mps9mps_copy_ERNS_6TensorERKS2_b.cold.1": (
-                COLD,
-                [bl(GRAPH, COLD), RETURN],
-            ),
+            "__ZN2at6native3mps9mps_copy_ERNS_6TensorERKS2_b.cold.1": (COLD, [bl(GRAPH, COLD), RETURN]),
             GRAPH_NAME: (GRAPH, [RETURN]),
             METAL_NAME: (METAL, [RETURN]),
             "__ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_": (ADD, [bl(METAL, ADD), RETURN]),
-            "__ZN2at6native3mps11PlaceholderC1EP14MPSGraphTensor": (
-                PLACEHOLDER,
-                [bl(METAL, PLACEHOLDER), RETURN],
-            ),
+            "__ZN2at6native3mps11PlaceholderC1EP14MPSGraphTensor": (PLACEHOLDER, [bl(METAL, PLACEHOLDER), RETURN]),
         }
     )
     (result,) = routes.read_routes(library, ["aten::add.Tensor"]).values()
@@ -69,19 +60,12 @@ def test_a_kernel_has_the_marks_that_it_reaches(kernel: list[int], text: str) ->
 
 
 def test_a_dispatch_stub_stands_for_the_kernel_that_a_file_stores_into_it() -> None:
-    store = [
-        adr(8, STUB, 0x300),
-        adr(9, HELPER, 0x304),
-        0xF9000C00 | 8 << 5 | 9,
-    ]  # str x9, [x8, #0x18]
+    store = [adr(8, STUB, 0x300), adr(9, HELPER, 0x304), 0xF9000C00 | 8 << 5 | 9]  # str x9, [x8, #0x18]
     library = made_library(
         {
             MPS_BLOCK: (0x200, implement(ENTRY, 0x1000, 0x200)),
             "__GLOBAL__sub_I_Made.mm": (0x300, store),
-            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (
-                ENTRY,
-                [adr(0, STUB, ENTRY), RETURN],
-            ),
+            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (ENTRY, [adr(0, STUB, ENTRY), RETURN]),
             "__ZN2at6nativeL4helpERKNS_6TensorE": (HELPER, [bl(METAL, HELPER), RETURN]),
             METAL_NAME: (METAL, [RETURN]),
         },
@@ -96,10 +80,7 @@ def test_a_kernel_without_a_function_that_can_be_followed_is_unknown() -> None:
 
 
 def test_a_rebuild_shows_what_changed() -> None:
-    before, after = (
-        {"aten::a": "graph", "aten::b": "metal"},
-        {"aten::a": "metal", "aten::b": "metal"},
-    )
+    before, after = ({"aten::a": "graph", "aten::b": "metal"}, {"aten::a": "metal", "aten::b": "metal"})
     assert changes(before, after) == ["  aten::a: graph -> metal"]
 
 
@@ -131,10 +112,7 @@ def test_a_message_that_encodes_work_is_a_mark() -> None:
     library = made_library(
         {
             MPS_BLOCK: (0x200, implement(ENTRY, 0x1000, 0x200)),
-            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (
-                ENTRY,
-                [bl(HELPER, ENTRY), RETURN],
-            ),
+            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (ENTRY, [bl(HELPER, ENTRY), RETURN]),
             "_objc_msgSend$encodeToCommandBuffer:sourceMatrix:resultMatrix:": (HELPER, [RETURN]),
         }
     )
@@ -149,14 +127,8 @@ def test_a_kernel_that_moves_arguments_to_its_own_operator_leaves_them_to_the_cp
     assert routes._with_cpu("aten::sort.stable", moving).marks == {"graph"}
 
 
-MOVZ_SIGM = [
-    0x52800000 | ord("s") << 5 | ord("i") << 13,
-    0x72A00000 | ord("g") << 5 | ord("m") << 13,
-]
-MOVZ_MOID = [
-    0x52800001 | ord("m") << 5 | ord("o") << 13,
-    0x72A00001 | ord("i") << 5 | ord("d") << 13,
-]
+MOVZ_SIGM = [0x52800000 | ord("s") << 5 | ord("i") << 13, 0x72A00000 | ord("g") << 5 | ord("m") << 13]
+MOVZ_MOID = [0x52800001 | ord("m") << 5 | ord("o") << 13, 0x72A00001 | ord("i") << 5 | ord("d") << 13]
 
 
 def test_a_short_name_is_read_from_the_registers_that_it_is_built_in() -> None:
@@ -176,13 +148,7 @@ def test_a_short_name_is_read_from_the_registers_that_it_is_built_in() -> None:
     ids=["whole", "format", "word", "open-format", "dtype"],
 )
 def test_the_texts_of_a_kernel_name_metal_kernels(texts: set[str], names: list[str]) -> None:
-    known = routes.stems(
-        [
-            "sigmoid_dense_float_float",
-            "layer_norm_single_row_float",
-            "argmax_reduction_outer_float",
-        ]
-    )
+    known = routes.stems(["sigmoid_dense_float_float", "layer_norm_single_row_float", "argmax_reduction_outer_float"])
     assert routes.named_kernels(texts, known) == names
 
 

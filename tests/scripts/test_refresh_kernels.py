@@ -14,10 +14,7 @@ def test_a_wrong_result_is_stated_by_a_statement_that_exists_or_has_a_reason() -
             assert len(answer) > 30, operation
         else:
             dtypes = known[answer].dtypes
-            assert not dtypes or dtype in dtypes or dtype.startswith(("int", "uint")), (
-                operation,
-                dtype,
-            )
+            assert not dtypes or dtype in dtypes or dtype.startswith(("int", "uint")), (operation, dtype)
 
 
 def test_no_wrong_result_of_the_newest_run_is_open() -> None:

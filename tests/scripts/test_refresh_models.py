@@ -28,17 +28,9 @@ def test_a_row_is_narrow_and_says_where_a_model_fails() -> None:
     text = page(
         [
             Result(
-                model=long,
-                task="text-classification",
-                called=("forward", "the class of the logits"),
-                cells=cells(),
+                model=long, task="text-classification", called=("forward", "the class of the logits"), cells=cells()
             ),
-            Result(
-                model="a/detector",
-                task="object-detection",
-                called=detects,
-                cells=cells(on_2_9="fails"),
-            ),
+            Result(model="a/detector", task="object-detection", called=detects, cells=cells(on_2_9="fails")),
             Result(model="a/lost", task="object-detection", problems=("x" * 20 + " y" * 90,)),
         ]
     )

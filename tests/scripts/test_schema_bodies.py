@@ -22,11 +22,7 @@ def test_a_type_for_which_nothing_is_made_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "always"),
-    [
-        ("aten::special_expit", ["aten::sigmoid"]),
-        ("aten::absolute_", ["aten::abs.out"]),
-        ("aten::is_complex", []),
-    ],
+    [("aten::special_expit", ["aten::sigmoid"]), ("aten::absolute_", ["aten::abs.out"]), ("aten::is_complex", [])],
 )
 def test_a_body_is_recorded(name: str, always: list[str]) -> None:
     assert record([name], "2.13") == {name: (always, [])}

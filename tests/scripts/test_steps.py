@@ -128,10 +128,7 @@ def test_a_step_that_is_its_own_check_leaves_its_files_as_they_were(
     [
         ({"a": step(after=("b",)), "b": step(after=("a",))}, "steps form a cycle: a -> b -> a"),
         ({"a": step(writes=("x",)), "b": step(writes=("x/y",))}, "a and b write the same file"),
-        (
-            {"a": step(writes=("x/*.json",)), "b": step(writes=("x/y.json",))},
-            "a and b write the same file",
-        ),
+        ({"a": step(writes=("x/*.json",)), "b": step(writes=("x/y.json",))}, "a and b write the same file"),
         ({"a": step(after=("c",))}, "a follows an unknown step: c"),
     ],
 )
@@ -173,11 +170,7 @@ def test_each_script_is_a_step_or_serves_one() -> None:
 )
 def test_the_command_says_what_it_takes(words: list[str], code: int, text: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "scripts", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "scripts", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == code
     assert text in done.stdout + done.stderr

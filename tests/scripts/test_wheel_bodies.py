@@ -23,18 +23,12 @@ def test_a_body_calls_what_it_branches_to_also_through_its_helpers() -> None:
     library = made_library(
         {
             BLOCK: (0x200, implement(ENTRY, 0x1000, 0x200)),
-            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (
-                ENTRY,
-                [branch(BODY, ENTRY)],
-            ),
+            "__ZN3c104impl28wrap_kernel_functor_unboxed_I4madeE4callEv": (ENTRY, [branch(BODY, ENTRY)]),
             "__ZN2at6native4madeERKNS_6TensorE": (
                 BODY,
                 [bl(HELPER, BODY), CONDITIONAL, bl(ADD, BODY + 8), branch(BODY + 4, BODY + 12)],
             ),
-            "__ZN2at6nativeL4helpERKNS_6TensorE": (
-                HELPER,
-                [bl(ITERATOR, HELPER), branch(MUL, HELPER + 4)],
-            ),
+            "__ZN2at6nativeL4helpERKNS_6TensorE": (HELPER, [bl(ITERATOR, HELPER), branch(MUL, HELPER + 4)]),
             "__ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_": (ADD, [bl(DEEP, ADD), RETURN]),
             "__ZN2at4_ops3mul10redispatchERKNS_6TensorE": (MUL, [RETURN]),
             "__ZN2at4_ops4deep4callERKNS_6TensorE": (DEEP, [RETURN]),

@@ -154,48 +154,28 @@ _GRU_STEP = (
 CASES: dict[str, Case] = {
     "attention": Case(_attention(), {"1.13": _OLD_MATH, "2.5": _METAL}),
     "attention, dropout": Case(
-        _attention(dropout_p=0.5),
-        {
-            "1.13": f"{_OLD_MATH} {_MASK}",
-            "2.5": f"{_NEW_MATH} {_MASK}",
-            "2.12": _METAL,
-        },
+        _attention(dropout_p=0.5), {"1.13": f"{_OLD_MATH} {_MASK}", "2.5": f"{_NEW_MATH} {_MASK}", "2.12": _METAL}
     ),
     "attention, training": Case(_attention(grad=True), {"1.13": _OLD_MATH, "2.5": _NEW_MATH}, grad=True),
     "attention, training, float16": Case(
         _attention(grad=True, dtype=torch.float16),
-        {
-            "1.13": _OLD_MATH,
-            "2.5": f"_to_copy _to_copy _to_copy {_NEW_MATH} _to_copy _to_copy",
-        },
+        {"1.13": _OLD_MATH, "2.5": f"_to_copy _to_copy _to_copy {_NEW_MATH} _to_copy _to_copy"},
         grad=True,
     ),
     "attention, strides": Case(
         _strided_attention,
-        {
-            "1.13": f"transpose.int {_OLD_MATH}",
-            "2.5": f"transpose.int {_NEW_MATH}",
-            "2.6": f"transpose.int {_METAL}",
-        },
+        {"1.13": f"transpose.int {_OLD_MATH}", "2.5": f"transpose.int {_NEW_MATH}", "2.6": f"transpose.int {_METAL}"},
     ),
-    "attention, mask": Case(
-        _masked_attention,
-        {"2.5": f"scalar_tensor scalar_tensor where.self {_METAL}"},
-    ),
+    "attention, mask": Case(_masked_attention, {"2.5": f"scalar_tensor scalar_tensor where.self {_METAL}"}),
     "attention, groups": Case(_gqa, {"2.7": f"{_REPEAT} {_REPEAT} {_METAL}", "2.12": _METAL}),
     "attention, unbatched": Case(
-        _unbatched_attention,
-        {
-            "2.5": _METAL,
-            "2.14": f"unsqueeze unsqueeze unsqueeze {_METAL} squeeze.dim",
-        },
+        _unbatched_attention, {"2.5": _METAL, "2.14": f"unsqueeze unsqueeze unsqueeze {_METAL} squeeze.dim"}
     ),
     "rms_norm": Case(_rms(), {"1.13": f"{_RMS} mul.Tensor", "2.7": "empty_like", "2.8": "_fused_rms_norm"}),
     "rms_norm, training": Case(_rms(grad=True), {"1.13": f"{_RMS} mul.Tensor"}, grad=True),
     "rms_norm, no weight": Case(_rms(weight=False), {"1.13": _RMS}),
     "rms_norm, two dtypes": Case(
-        _rms(half=True),
-        {"2.8": "_fused_rms_norm", "2.9": f"_to_copy {_RMS} _to_copy mul.Tensor"},
+        _rms(half=True), {"2.8": "_fused_rms_norm", "2.9": f"_to_copy {_RMS} _to_copy mul.Tensor"}
     ),
     "group_norm": Case(
         _group_norm(),
@@ -227,10 +207,7 @@ CASES: dict[str, Case] = {
     "gru": Case(_gru, {"1.13": f"zeros unbind.int unbind.int {_GRU_STEP} {_GRU_STEP} stack stack"}),
     "one_hot": Case(
         lambda: F.one_hot(_ints(0, 3), 4),
-        {
-            "1.13": "_to_copy zeros unsqueeze scatter_.value",
-            "2.12": "_to_copy aminmax zeros unsqueeze scatter_.value",
-        },
+        {"1.13": "_to_copy zeros unsqueeze scatter_.value", "2.12": "_to_copy aminmax zeros unsqueeze scatter_.value"},
     ),
     "kl_div": Case(
         lambda: F.kl_div(on_mps(3), on_mps(3), reduction="sum"),
@@ -238,8 +215,7 @@ CASES: dict[str, Case] = {
     ),
     "inner": Case(lambda: torch.inner(on_mps(3), on_mps(3)), {"1.13": "permute permute view view mm view"}),
     "tensordot": Case(
-        lambda: torch.tensordot(on_mps(2, 3), on_mps(2, 3), 2),
-        {"1.13": "permute permute view view mm view"},
+        lambda: torch.tensordot(on_mps(2, 3), on_mps(2, 3), 2), {"1.13": "permute permute view view mm view"}
     ),
     "linear": Case(lambda: F.linear(on_mps(2, 3), on_mps(4, 3)), {"1.13": "linear"}),
     "max_pool2d": Case(
@@ -257,10 +233,7 @@ CASES: dict[str, Case] = {
             "add_.Tensor addcdiv_",
         },
     ),
-    "AdamW, fused": Case(
-        _adamw(fused=True),
-        {"2.5": "zeros zeros_like zeros_like _foreach_add_.Scalar _fused_adamw_"},
-    ),
+    "AdamW, fused": Case(_adamw(fused=True), {"2.5": "zeros zeros_like zeros_like _foreach_add_.Scalar _fused_adamw_"}),
     "clip_grad_norm_": Case(
         _clip,
         {

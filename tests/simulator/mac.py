@@ -48,10 +48,7 @@ def recorded(
     recorder = Recorder()
     registrations = dict(load().operators(release))
     moved = [to_mps(tensor, keep=keep).requires_grad_(tensor.requires_grad) for tensor in inputs]
-    with (
-        simulated_mac(target(release, macos), registrations, recorder),
-        torch.set_grad_enabled(grad),
-    ):
+    with simulated_mac(target(release, macos), registrations, recorder), torch.set_grad_enabled(grad):
         run(*moved, *([recorder] if pass_recorder else []))
     return recorder
 

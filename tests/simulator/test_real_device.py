@@ -36,13 +36,7 @@ def on_a_mac(build: Path, *command: str, text: str = "") -> tuple[str, list[str]
         "OMP_NUM_THREADS": "1",
     }
     done = subprocess.run(
-        [sys.executable, *command],
-        input=text,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=build,
+        [sys.executable, *command], input=text, env=environment, capture_output=True, text=True, check=False, cwd=build
     )
     return done.stdout, log.read_text().splitlines()
 
@@ -158,8 +152,7 @@ TARGETS = ("2.9/15.0", "2.13/15.0", "2.15/26.0")
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["inference", "train"])
 @pytest.mark.parametrize(
-    "model",
-    ["torchvision:resnet18", "transformers:BertModel", "models.py:Reader", "models.py:Decomposed"],
+    "model", ["torchvision:resnet18", "transformers:BertModel", "models.py:Reader", "models.py:Decomposed"]
 )
 def test_both_builds_give_the_same_reports(build: Path, model: str, mode: str) -> None:
     (build / "models.py").write_text(MODELS)

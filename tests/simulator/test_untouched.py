@@ -63,10 +63,7 @@ def _step(model: nn.Module, release: str, autocast: str) -> Recorder:
     x = mover.value(INPUT, "x")
     registrations = dict(load().operators(release))
     plain = torch._C._dispatch_dump_table("aten::linear")
-    with (
-        simulated_mac(target(release), registrations, recorder),
-        recorder.sites.follow_modules(model),
-    ):
+    with simulated_mac(target(release), registrations, recorder), recorder.sites.follow_modules(model):
         assert torch._C._dispatch_dump_table("aten::linear") != plain
         TrainStep(parse_optimizer("adamw"), autocast)(model, (x,), {}, recorder.sites)
     return recorder
@@ -105,10 +102,7 @@ def test_a_step_that_breaks_off_leaves_it_so_too() -> None:
     moved, recorder, mover = Broken(), Recorder(), Mover(16_384)
     mover.module(moved)
     x = mover.value(INPUT, "x")
-    with (
-        pytest.raises(ZeroDivisionError),
-        simulated_mac(target(), dict(load().operators("2.13")), recorder),
-    ):
+    with pytest.raises(ZeroDivisionError), simulated_mac(target(), dict(load().operators("2.13")), recorder):
         TrainStep(parse_optimizer("sgd"), "")(moved, (x,), {}, recorder.sites)
     assert recorder.sites.phase == "backward"
     assert _changed(before) == []

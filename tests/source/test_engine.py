@@ -163,13 +163,7 @@ def test_large_and_damaged_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[", encoding="utf-8")
     os.mkfifo(tmp_path / "d.py")
     kinds = [problem.kind for problem in scanned(tmp_path).problems]
-    assert kinds == [
-        "too_large",
-        "damaged_notebook",
-        "damaged_notebook",
-        "not_a_file",
-        "syntax_error",
-    ]
+    assert kinds == ["too_large", "damaged_notebook", "damaged_notebook", "not_a_file", "syntax_error"]
 
 
 def test_links_are_not_followed_and_hidden_directories_left_out(tmp_path: Path) -> None:
@@ -180,10 +174,7 @@ def test_links_are_not_followed_and_hidden_directories_left_out(tmp_path: Path) 
     (tmp_path / ".git" / "b.py").write_text("x.cuda()\n", encoding="utf-8")
     result = scanned(tmp_path)
     assert len(result.findings) == 1
-    assert result.skipped == {
-        "hidden, built or installed directories": 1,
-        "links to directories": 1,
-    }
+    assert result.skipped == {"hidden, built or installed directories": 1, "links to directories": 1}
     assert [problem.kind for problem in result.problems] == ["not_a_file"]
 
 
@@ -212,22 +203,13 @@ def test_every_package_says_since_when_and_why() -> None:
     ("requirement", "message"),
     [
         ("tinycudann", "tinycudann has no wheel for macOS: pip does not install it on a Mac"),
-        (
-            "MinkowskiEngine>=0.5",
-            "minkowskiengine has no wheel for macOS: pip does not install it on a Mac",
-        ),
+        ("MinkowskiEngine>=0.5", "minkowskiengine has no wheel for macOS: pip does not install it on a Mac"),
         (
             "diff-gaussian-rasterization",
             "diff-gaussian-rasterization has no wheel for macOS: pip does not install it on a Mac",
         ),
-        (
-            "autoawq==0.2.7",
-            "autoawq needs triton, which has no wheel for macOS: pip does not install it on a Mac",
-        ),
-        (
-            "nvidia_ml_py",
-            "nvidia-ml-py installs on a Mac and fails there: nvmlInit raises NVMLError_LibraryNotFound",
-        ),
+        ("autoawq==0.2.7", "autoawq needs triton, which has no wheel for macOS: pip does not install it on a Mac"),
+        ("nvidia_ml_py", "nvidia-ml-py installs on a Mac and fails there: nvmlInit raises NVMLError_LibraryNotFound"),
     ],
 )
 def test_a_required_package_is_named_by_what_a_mac_makes_of_it(tmp_path: Path, requirement: str, message: str) -> None:

@@ -230,8 +230,7 @@ def _fake_torch(log: list[object], *, cuda: bool, mps: bool) -> types.ModuleType
     torch.autocast = autocast
     torch.backends = types.SimpleNamespace(mps=types.SimpleNamespace(is_available=lambda: mps))
     torch.mps = types.SimpleNamespace(
-        empty_cache=lambda: log.append("mps emptied"),
-        synchronize=lambda: log.append("mps synchronized"),
+        empty_cache=lambda: log.append("mps emptied"), synchronize=lambda: log.append("mps synchronized")
     )
     torch.cuda = types.SimpleNamespace(
         is_available=lambda: cuda,
@@ -299,10 +298,7 @@ def _run(
 @pytest.mark.parametrize("cpu", [False, True])
 @pytest.mark.parametrize("cuda", [False, True])
 def test_a_fixed_program_does_the_same_on_cuda_and_without_a_gpu(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cuda: bool,
-    cpu: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuda: bool, cpu: bool
 ) -> None:
     after = fixed(tmp_path, {"a.py": PROGRAM})["a.py"]
     assert "mps" in after
@@ -393,12 +389,7 @@ def test_requirements_get_a_marker(tmp_path: Path) -> None:
 def _notebook(*cells: str) -> str:
     content = {
         "cells": [
-            {
-                "cell_type": "code",
-                "metadata": {},
-                "outputs": [],
-                "source": cell.splitlines(keepends=True),
-            }
+            {"cell_type": "code", "metadata": {}, "outputs": [], "source": cell.splitlines(keepends=True)}
             for cell in cells
         ],
         "metadata": {},
@@ -520,10 +511,7 @@ def test_parentheses_around_lines_go_where_one_line_is_left(tmp_path: Path) -> N
     assert after == "import torch\nd = torch.device(x.device.type)  # d\n"
 
 
-@pytest.mark.parametrize(
-    ("other", "is_fixed"),
-    [("", True), ("GradScaler()", False), ("loss_scaler.step(o)", False)],
-)
+@pytest.mark.parametrize(("other", "is_fixed"), [("", True), ("GradScaler()", False), ("loss_scaler.step(o)", False)])
 def test_autocast_is_not_fixed_by_itself_where_gradients_are_scaled(tmp_path: Path, other: str, is_fixed: bool) -> None:
     text = "with torch.cuda.amp.autocast():\n    with torch.cuda.amp.autocast(enabled=False):\n        f(x)\n"
     changed = fixed(tmp_path, {"a.py": f"import torch\n{text}{other}"})
@@ -537,10 +525,7 @@ _CAST = "with autocast():\n    f(x)\n"
     ("statement", "left"),
     [
         ("from torch.cuda.amp import autocast", ""),
-        (
-            "from torch.cuda.amp import autocast, custom_fwd",
-            "from torch.cuda.amp import custom_fwd\n",
-        ),
+        ("from torch.cuda.amp import autocast, custom_fwd", "from torch.cuda.amp import custom_fwd\n"),
         ("from torch.cuda.amp import autocast  # why", None),
         ("try:\n    from torch.cuda.amp import autocast\nexcept ImportError:\n    pass", None),
         ("from torch.cuda.amp import autocast\n__all__ = ['autocast']", None),
@@ -657,15 +642,9 @@ MERGED = {
     "a GPU by its index": ("x.cuda(gpu)", f'x.to("mps" if {MPS} else gpu)'),
     "a device": ("x.cuda(device, non_blocking=True)", "x.to(device, non_blocking=True)"),
     "a device alone": ("x.cuda(my_device)", "x.to(my_device)"),
-    "a file": (
-        "torch.load('f', map_location=f'cuda:{rank}')",
-        f"map_location=\"mps\" if {MPS} else f'cuda:{{rank}}')",
-    ),
+    "a file": ("torch.load('f', map_location=f'cuda:{rank}')", f"map_location=\"mps\" if {MPS} else f'cuda:{{rank}}')"),
     "the current GPU": ("torch.cuda.set_device(i)", f"if {CUDA}:\n    torch.cuda.set_device(i)"),
-    "a type": (
-        "device = g()\nx.type(torch.cuda.LongTensor)",
-        "x.to(device, torch.int64)",
-    ),
+    "a type": ("device = g()\nx.type(torch.cuda.LongTensor)", "x.to(device, torch.int64)"),
     "a type of float64": ("x.type(torch.cuda.DoubleTensor)", None),
     "a constructor": ("torch.cuda.FloatTensor(3, 4)", None),
     "memory": ("torch.cuda.empty_cache()", f"(torch.mps if {MPS} else torch.cuda).empty_cache()"),

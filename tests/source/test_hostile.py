@@ -265,12 +265,7 @@ def test_what_is_no_regular_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "z.py").write_text("x.cuda()\n", encoding="utf-8")
     report = scanned(tmp_path)
     assert [finding.rule for finding in report.findings] == ["OC201"]
-    assert {Path(problem.module).name for problem in report.problems} == {
-        "fifo.py",
-        "loop.py",
-        "device.py",
-        "gone.py",
-    }
+    assert {Path(problem.module).name for problem in report.problems} == {"fifo.py", "loop.py", "device.py", "gone.py"}
     assert report.skipped == {"links to directories": 1}
 
 

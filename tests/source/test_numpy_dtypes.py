@@ -232,12 +232,7 @@ def _is_wide(snippet: str, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 @pytest.mark.parametrize(
     ("device", "severities"),
-    [
-        ('"cpu"', []),
-        ("make()", ["warning"]),
-        ('torch.device("mps")', ["error"]),
-        ('"cuda"', ["warning"]),
-    ],
+    [('"cpu"', []), ("make()", ["warning"]), ('torch.device("mps")', ["error"]), ('"cuda"', ["warning"])],
 )
 def test_the_device_decides(tmp_path: Path, device: str, severities: list[str]) -> None:
     text = f"{_HEAD}device = {device}\ntorch.from_numpy(x).to(device)\n"

@@ -42,12 +42,7 @@ PORTED = {
     "amp": _Ported(["OC215"]),
     "ddp": _Ported(
         ["OC205", "OC208", "OC215", "OC222", "OC223", "OC223"],
-        (
-            (
-                'device_type = "cuda" if "cuda" in device else "cpu"',
-                "device_type = torch.device(device).type",
-            ),
-        ),
+        (('device_type = "cuda" if "cuda" in device else "cpu"', "device_type = torch.device(device).type"),),
     ),
     "nvml": _Ported(
         ["OC205", "OC205", "OC214"],

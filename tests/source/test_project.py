@@ -30,31 +30,11 @@ def _place(finding: Finding, folder: Path) -> tuple[str, int]:
 
 
 USES = {
-    "constant": (
-        "D = 'cuda'",
-        "import torch\nfrom config import D\nx.to(D)",
-        ("OC202", "main.py", 3),
-    ),
-    "attribute": (
-        "D = 'cuda'",
-        "import torch\nimport config\nx.to(config.D)",
-        ("OC202", "main.py", 3),
-    ),
-    "default": (
-        "def f(x, device='cuda'): pass",
-        "from config import f\nf(1)",
-        ("OC203", "main.py", 2),
-    ),
-    "class": (
-        "class C:\n    def __init__(self, d='cuda'): pass",
-        "import config\nconfig.C()",
-        ("OC203", "main.py", 2),
-    ),
-    "keyword": (
-        "def f(*, device='cuda'): pass",
-        "from config import f\nf()",
-        ("OC203", "main.py", 2),
-    ),
+    "constant": ("D = 'cuda'", "import torch\nfrom config import D\nx.to(D)", ("OC202", "main.py", 3)),
+    "attribute": ("D = 'cuda'", "import torch\nimport config\nx.to(config.D)", ("OC202", "main.py", 3)),
+    "default": ("def f(x, device='cuda'): pass", "from config import f\nf(1)", ("OC203", "main.py", 2)),
+    "class": ("class C:\n    def __init__(self, d='cuda'): pass", "import config\nconfig.C()", ("OC203", "main.py", 2)),
+    "keyword": ("def f(*, device='cuda'): pass", "from config import f\nf()", ("OC203", "main.py", 2)),
 }
 
 
@@ -75,10 +55,7 @@ GIVEN = {
         "import torch\nD = 'cuda' if torch.cuda.is_available() else 'cpu'",
         "import torch\nfrom config import D\nx.to(D)",
     ),
-    "rebound there": (
-        "D = 'cuda'\nD = choose()",
-        "import torch\nfrom config import D\nif D == 'x':\n    x.to(1)",
-    ),
+    "rebound there": ("D = 'cuda'\nD = choose()", "import torch\nfrom config import D\nif D == 'x':\n    x.to(1)"),
 }
 
 
@@ -128,10 +105,7 @@ INTENDED = {
 
 
 def test_what_the_modules_of_a_project_hold_is_moved(tmp_path: Path) -> None:
-    files = {
-        "shared.py": "model = None\n",
-        "main.py": "import shared\nshared.model.cuda()\nshared.cuda()\n",
-    }
+    files = {"shared.py": "model = None\n", "main.py": "import shared\nshared.model.cuda()\nshared.cuda()\n"}
     assert findings(tmp_path, files) == [("OC201", "main.py", 2)]
 
 
@@ -190,9 +164,7 @@ def test_a_file_is_followed_once_for_a_name(tmp_path: Path, monkeypatch: pytest.
     assert parsed <= 4 * 320
 
 
-def test_names_of_torch_are_followed_through_files_that_import_them_for_others(
-    tmp_path: Path,
-) -> None:
+def test_names_of_torch_are_followed_through_files_that_import_them_for_others(tmp_path: Path) -> None:
     package = tmp_path / "pk"
     package.mkdir()
     files = {

@@ -179,11 +179,7 @@ def test_a_rule_names_one_line_and_not_the_other(tmp_path: Path, rule: str, name
         ("x.cuda(0)", "2.4", "AssertionError: Torch not compiled with CUDA enabled"),
         ('x.cuda("cuda:0")', "2.5", "AssertionError: Torch not compiled with CUDA enabled"),
         ("torch.cuda.Stream()", "2.10", "RuntimeError: torch.cuda.Stream requires CUDA support"),
-        (
-            "torch.cuda.Stream()",
-            "2.9",
-            "RuntimeError: Tried to instantiate dummy base class Stream",
-        ),
+        ("torch.cuda.Stream()", "2.9", "RuntimeError: Tried to instantiate dummy base class Stream"),
         ("torch.cuda.device(0)", "2.9", ""),
     ],
 )
@@ -279,9 +275,7 @@ def test_a_rule_is_left_out_where_the_source_lacks_its_words() -> None:
     assert "OC202" in rules("")
 
 
-def test_autocast_of_the_device_that_a_program_chose_raises_before_torch_2_5(
-    tmp_path: Path,
-) -> None:
+def test_autocast_of_the_device_that_a_program_chose_raises_before_torch_2_5(tmp_path: Path) -> None:
     line = 'torch.autocast(device.type, enabled=device.type != "cpu")'
     before = Target(torch=Version(2, 4), macos=Version(15))
     assert scan_text(tmp_path, line, target=before) == [("OC207", 1)]

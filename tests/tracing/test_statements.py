@@ -35,11 +35,7 @@ def named(source: str, function: str = "forward", op: str = "aten::svd") -> str:
     lines = source.splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "torch." in text)
     where = SourceLocation(
-        file="model.py",
-        line=line,
-        function=function,
-        text=lines[line - 1].strip(),
-        statement=statement("<made>", line),
+        file="model.py", line=line, function=function, text=lines[line - 1].strip(), statement=statement("<made>", line)
     )
     place = GroupLocation.at(where, module="net", count=1)
     return fingerprint(Finding(rule="OC103", severity="warning", message="m", op=op), place)

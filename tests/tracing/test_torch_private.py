@@ -418,13 +418,7 @@ def test_a_capture_reports_a_missing_name(tmp_path: Path) -> None:
 #: Python, of transformers.
 OURS = {"_mps", "_mps_outer", "_made_on_mps", "_opcheck"}
 PYTHONS = {"_replace", "_fields", "_getframe", "_exit", "_run_exitfuncs", "_showwarnmsg"}
-OTHERS = {
-    "_from_config",
-    "_model_mapping",
-    "_class_to_module",
-    "_executor",
-    "_keep_in_fp32_modules",
-}
+OTHERS = {"_from_config", "_model_mapping", "_class_to_module", "_executor", "_keep_in_fp32_modules"}
 
 
 def private_uses(path: Path) -> Iterator[str]:
@@ -454,10 +448,7 @@ def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((f"{module}.{each.name}", "") for each in names)
         case ast.Attribute(value, attribute):
             yield attribute, ast.unparse(value)
-        case ast.Call(
-            ast.Name("getattr" | "setattr" | "delattr" | "hasattr"),
-            [of, ast.Constant(str(name)), *_],
-        ):
+        case ast.Call(ast.Name("getattr" | "setattr" | "delattr" | "hasattr"), [of, ast.Constant(str(name)), *_]):
             yield name, ast.unparse(of)
         case ast.Tuple([of, ast.Constant(str(name)), *_]) if ast.unparse(of).startswith("torch"):
             yield name, ast.unparse(of)

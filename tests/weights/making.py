@@ -37,13 +37,7 @@ def text(value: str) -> bytes:
     return struct.pack("<Q", len(value)) + value.encode()
 
 
-def gguf(
-    tensors: dict[str, tuple[str, list[int]]],
-    *,
-    order: str = "<",
-    words: int = 3,
-    **metadata: str,
-) -> bytes:
+def gguf(tensors: dict[str, tuple[str, list[int]]], *, order: str = "<", words: int = 3, **metadata: str) -> bytes:
     """A file with these tensors (type, shape) and texts of metadata; ``general__name`` is ``general.name``."""
     values = b"".join(
         _string(key.replace("__", "."), order) + struct.pack(f"{order}I", 8) + _string(value, order)

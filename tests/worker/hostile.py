@@ -139,7 +139,6 @@ def answer(program: Program, say: Say) -> str:
     if program.name:
         names = "contextlib, os, signal, sys, threading, time"
         exec(  # noqa: S102 - the programs of the table above
-            f"import {names}\n{OUTCOMES[program.name][1]}",
-            {"write": write, "there": there, "say": say, "leave": leave},
+            f"import {names}\n{OUTCOMES[program.name][1]}", {"write": write, "there": there, "say": say, "leave": leave}
         )
     return "own answer"

@@ -90,8 +90,7 @@ def test_a_folder_is_noted_by_its_names_and_the_path_by_what_can_be_imported(fol
 
 def test_variables_are_noted_by_what_they_were_before(folder: Path) -> None:
     result = notes(
-        "import os\nos.environ['SET'] = '1'\nos.environ['SET'], os.environ.get('B'), 'A' in os.environ",
-        A="1",
+        "import os\nos.environ['SET'] = '1'\nos.environ['SET'], os.environ.get('B'), 'A' in os.environ", A="1"
     )
     asked = {line[1]: line[2] for line in result if line[0] == "environment"}
     assert set(asked) >= {"SET", "A", "B"}

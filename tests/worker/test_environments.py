@@ -131,8 +131,7 @@ def test_a_program_is_not_run_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("op", "aten::linear"), ("history", "aten::linear"), ("explain", "OC101"), ("lists", "info")],
+    "arguments", [("op", "aten::linear"), ("history", "aten::linear"), ("explain", "OC101"), ("lists", "info")]
 )
 def test_what_runs_no_model_needs_no_torch(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = opcheck(tmp_path, HIDDEN, *arguments)

@@ -63,9 +63,7 @@ def test_a_hostile_program_has_one_outcome_in_time_and_leaves_nothing(
     assert not file.exists() or gone(int(file.read_text()))
 
 
-def test_an_order_that_a_stopped_process_does_not_read_is_not_waited_for(
-    asked: Worker[Program, str],
-) -> None:
+def test_an_order_that_a_stopped_process_does_not_read_is_not_waited_for(asked: Worker[Program, str]) -> None:
     if sys.platform == "win32":
         raise NotImplementedError
     assert asked._child is not None

@@ -17,16 +17,7 @@ from opcheck.worker.process import python
 
 ROOT = Path(opcheck.__file__).parent
 #: What only the platform module may name.
-WORDS = (
-    "os.fork",
-    "signal.SIG",
-    '"/proc',
-    "/proc/",
-    "resource.",
-    "fcntl",
-    "os.waitpid",
-    "os.killpg",
-)
+WORDS = ("os.fork", "signal.SIG", '"/proc', "/proc/", "resource.", "fcntl", "os.waitpid", "os.killpg")
 
 
 def elsewhere(code: str, system: str) -> subprocess.CompletedProcess[str]:

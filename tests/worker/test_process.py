@@ -187,9 +187,7 @@ cli.main(sys.argv[1:])
 
 
 @ON_LINUX
-def test_a_process_without_the_variable_that_marks_it_does_not_outlive_the_command_line(
-    daemon: Path,
-) -> None:
+def test_a_process_without_the_variable_that_marks_it_does_not_outlive_the_command_line(daemon: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(python("-c", CLEARED, str(daemon)), env=environment, check=False)
     assert done.returncode == 0

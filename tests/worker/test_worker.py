@@ -25,9 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker[Question, Reply]]:
         yield made
 
 
-def test_requests_are_answered_one_after_the_other_by_one_process(
-    asked: Worker[Question, Reply],
-) -> None:
+def test_requests_are_answered_one_after_the_other_by_one_process(asked: Worker[Question, Reply]) -> None:
     stages: list[str] = []
     replies = [
         asked.ask(Question(do="nothing", number=number), PATIENCE, progress=stages.append) for number in range(3)
@@ -37,9 +35,7 @@ def test_requests_are_answered_one_after_the_other_by_one_process(
     assert stages == ["doing nothing"] * 3
 
 
-def test_what_it_prints_is_no_answer_and_its_stdin_is_empty(
-    asked: Worker[Question, Reply],
-) -> None:
+def test_what_it_prints_is_no_answer_and_its_stdin_is_empty(asked: Worker[Question, Reply]) -> None:
     assert asked.ask(Question(do="print", number=1), PATIENCE).number == 1
 
 
@@ -85,15 +81,7 @@ def test_it_gets_no_more_time_than_it_may_ask_for(
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "hello",
-        '{"type": "other"}',
-        '{"type": "answered", "content": {"number": "x"}}',
-        "[" * 50_000,
-        "\xff",
-        "",
-    ],
+    "line", ["hello", '{"type": "other"}', '{"type": "answered", "content": {"number": "x"}}', "[" * 50_000, "\xff", ""]
 )
 def test_a_line_that_is_no_answer_is_garbled(asked: Worker[Question, Reply], line: str) -> None:
     with pytest.raises(WorkerError, match="wrote what is no answer") as caught:
@@ -132,11 +120,7 @@ def _leave() -> None:
 @pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
 @pytest.mark.parametrize(
     ("work", "seconds", "said"),
-    [
-        (_sleep, 0.2, "not done after 0.2 s"),
-        (_killed, 10.0, "ended by SIGKILL"),
-        (_leave, 10.0, "exited with code 3"),
-    ],
+    [(_sleep, 0.2, "not done after 0.2 s"), (_killed, 10.0, "ended by SIGKILL"), (_leave, 10.0, "exited with code 3")],
 )
 def test_a_fork_that_ends_is_told_of(work: object, seconds: float, said: str) -> None:
     assert callable(work)

@@ -20,17 +20,8 @@ from torch.overrides import TorchFunctionMode
 from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import InputError
 from opcheck.common.replacing import replace_attributes
-from opcheck.tracing.torch_private.backend import (
-    clear_default_device,
-    constructors,
-    default_device,
-)
-from opcheck.tracing.torch_private.dispatch import (
-    DispatchMode,
-    disable_dynamo,
-    packet_name_of,
-    schema_of,
-)
+from opcheck.tracing.torch_private.backend import clear_default_device, constructors, default_device
+from opcheck.tracing.torch_private.dispatch import DispatchMode, disable_dynamo, packet_name_of, schema_of
 from opcheck.tracing.torch_private.trees import tensors, tree_map_only
 
 if TYPE_CHECKING:
@@ -85,11 +76,7 @@ class Building(DispatchMode):
         self._tables = 0
 
     def __torch_dispatch__(
-        self,
-        func: Any,
-        types: tuple[type, ...],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run one operator call on meta, for real, or as meta because its inputs are."""
         kwargs = kwargs or {}

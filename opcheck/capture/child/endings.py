@@ -113,8 +113,7 @@ def missing_package(error: ImportError) -> str:
         names += [name for module, name in by_import.items() if re.search(rf"\b{module}\b", text)]
         names += [name for name, package in by_name.items() if any(alias in text for alias in package.named)]
     return next(
-        (name for name in names if not (by_name[name].since or by_name[name].sources or by_name[name].fails)),
-        "",
+        (name for name in names if not (by_name[name].since or by_name[name].sources or by_name[name].fails)), ""
     )
 
 
@@ -230,13 +229,7 @@ def refused_call(
     refusal = find_refusal(target, problem.message.partition(" raised ")[2], statements)
     if refusal is None:
         return None
-    return OpCall(
-        op=problem.op,
-        location=problem.location,
-        module=problem.module,
-        phase=phase,
-        refusal=refusal,
-    )
+    return OpCall(op=problem.op, location=problem.location, module=problem.module, phase=phase, refusal=refusal)
 
 
 def find_refusal(target: Target, raised: str, statements: Iterable[Statement] | None = None) -> tuple[str, str] | None:

@@ -55,10 +55,7 @@ class Mover:
     def module(self, module: torch.nn.Module) -> None:
         """Move parameters and buffers; tied ones stay tied, other attributes stay where they were made."""
         for prefix, child in module.named_modules():
-            kinds: dict[MemoryOrigin, dict[str, Any]] = {
-                "parameter": parameters_of(child),
-                "buffer": buffers_of(child),
-            }
+            kinds: dict[MemoryOrigin, dict[str, Any]] = {"parameter": parameters_of(child), "buffer": buffers_of(child)}
             for kind, tensors in kinds.items():
                 for name, tensor in tensors.items():
                     if tensor is not None:
@@ -170,25 +167,14 @@ def _global_names(tensors: Sequence[torch.Tensor]) -> dict[int, str]:
 def _move_call(move: Move, numbers: Numbers) -> OpCall:
     def spec(tensor: int, storage: int, device: str) -> TensorSpec:
         return TensorSpec(
-            tensor=tensor,
-            storage=storage,
-            dtype=move.dtype,
-            shape=move.shape,
-            device=device,
-            layout=move.layout,
+            tensor=tensor, storage=storage, dtype=move.dtype, shape=move.shape, device=device, layout=move.layout
         )
 
     source = numbers.number("moved", move.number)
     return OpCall(
         op="aten::_to_copy",
         inputs=(spec(source, source, "cpu"),),
-        outputs=(
-            spec(
-                numbers.number("tensor", move.number),
-                numbers.number("storage", move.storage),
-                "mps",
-            ),
-        ),
+        outputs=(spec(numbers.number("tensor", move.number), numbers.number("storage", move.storage), "mps"),),
         arguments={"device": "mps:0"},
         module=move.name,
         phase="move",

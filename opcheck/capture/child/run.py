@@ -14,14 +14,7 @@ import torch
 
 from opcheck.capture.child import endings
 from opcheck.capture.child.build import by_default, without_compiler
-from opcheck.capture.child.calls import (
-    BY_ITSELF,
-    FORWARD,
-    FORWARD_CALL,
-    ModelCall,
-    OwnInputs,
-    component_calls,
-)
+from opcheck.capture.child.calls import BY_ITSELF, FORWARD, FORWARD_CALL, ModelCall, OwnInputs, component_calls
 from opcheck.capture.child.calls import calls as calls_of
 from opcheck.capture.child.endings import raise_handled
 from opcheck.capture.child.inputs.specs import Inputs, change, describe, inputs_for, sizes_of
@@ -33,13 +26,7 @@ from opcheck.capture.child.recipes.pipelines import PipelineModel
 from opcheck.capture.child.recipes.transformers import cache_shape
 from opcheck.capture.child.recording.dtype_origins import Births, births_in_checkpoint
 from opcheck.capture.child.recording.graph import code, op_calls, to_graph
-from opcheck.capture.child.recording.recorder import (
-    LoopsOnGuessError,
-    Numbers,
-    Recorder,
-    TooManyCallsError,
-    lifetimes,
-)
+from opcheck.capture.child.recording.recorder import LoopsOnGuessError, Numbers, Recorder, TooManyCallsError, lifetimes
 from opcheck.capture.child.training import (
     NothingToTrainError,
     TrainStep,
@@ -49,12 +36,7 @@ from opcheck.capture.child.training import (
     parse_optimizer,
     with_labels,
 )
-from opcheck.capture.repository import (
-    USE_KERNELS,
-    has_replaced_layers,
-    hub_kernels_in,
-    remove_kernels,
-)
+from opcheck.capture.repository import USE_KERNELS, has_replaced_layers, hub_kernels_in, remove_kernels
 from opcheck.capture.request import DEFAULT_TRACER, CaptureRequest
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replace_attributes
@@ -202,12 +184,7 @@ def prepare(request: CaptureRequest, target: Target, say: Say, live: Loaded | No
     # transformers checks once, at import, whether there is an MPS device.
     eager: list[Problem] = []
     births = Births()
-    with (
-        mps_backend(target),
-        leave_uncompiled(eager),
-        births.while_loading(),
-        names_of_the_target(),
-    ):
+    with mps_backend(target), leave_uncompiled(eager), births.while_loading(), names_of_the_target():
         loaded = live or _load_model(request, target)
         if step is not None and isinstance(loaded.model, torch.nn.Module):
             # Before labels are looked for among its arguments: a traced module has no signature.
@@ -446,11 +423,7 @@ class Ended(NamedTuple):
 
 
 def _call_all(
-    request: CaptureRequest,
-    prepared: Prepared,
-    arguments: Arguments,
-    recorder: Recorder,
-    mover: Mover,
+    request: CaptureRequest, prepared: Prepared, arguments: Arguments, recorder: Recorder, mover: Mover
 ) -> list[Ended]:
     """Run the calls in turn, each with the result of the call before; return those that were run.
 
@@ -534,10 +507,7 @@ def _name_call(problem: Problem, kind: str, call: ModelCall, ended: Sequence[End
 def _judged_alone(ended: Sequence[Ended]) -> Iterator[str]:
     """Yield which components were judged by themselves, and what with."""
     alone = [each for each in ended if _is_alone(each)]
-    for guessed, arguments in (
-        (False, "with the pipeline's latents"),
-        (True, "with guessed inputs"),
-    ):
+    for guessed, arguments in ((False, "with the pipeline's latents"), (True, "with guessed inputs")):
         names = [each.name for each in alone if each.inputs.guessed == guessed]
         if names:
             yield f"; judged by themselves, {arguments}: {', '.join(names)}"

@@ -26,13 +26,7 @@ from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import Arguments, as_loaded
 from opcheck.capture.parent import of_each
 from opcheck.capture.request import CaptureRequest, Captures, ManySizes, ManyTargets, Shared
-from opcheck.common.errors import (
-    CaptureError,
-    InputError,
-    LibraryLoadError,
-    ModelLoadError,
-    OpcheckError,
-)
+from opcheck.common.errors import CaptureError, InputError, LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.text import type_and_text
 from opcheck.common.versions import Target
 from opcheck.data.registrations import load as load_lists
@@ -79,9 +73,7 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
     """
     # The newest first: it has most kernels, and so its run shows most queries.
     order = sorted(
-        range(len(targets)),
-        key=lambda n: (targets[n].torch, targets[n].macos, targets[n].cpu_fallback),
-        reverse=True,
+        range(len(targets)), key=lambda n: (targets[n].torch, targets[n].macos, targets[n].cpu_fallback), reverse=True
     )
     if not order:
         return Captures(shared=())
@@ -148,12 +140,7 @@ def _in_a_fork(request: CaptureRequest, targets: Sequence[Target], order: Sequen
     return result
 
 
-def _loaded_and_run(
-    request: CaptureRequest,
-    targets: Sequence[Target],
-    order: Sequence[int],
-    say: Say,
-) -> Captures:
+def _loaded_and_run(request: CaptureRequest, targets: Sequence[Target], order: Sequence[int], say: Say) -> Captures:
     """Load the model as on the first target, and run it for all targets that would have loaded the same.
 
     Args:
@@ -406,11 +393,7 @@ def _copy(
 
 
 def _capture_here(
-    request: CaptureRequest,
-    model: Callable[..., Any],
-    arguments: Arguments | None,
-    *,
-    forked: bool,
+    request: CaptureRequest, model: Callable[..., Any], arguments: Arguments | None, *, forked: bool
 ) -> Shared:
     target = request.target
     before = os.environ.get(target_reads.FALLBACK_VARIABLE)

@@ -285,9 +285,7 @@ def parse_optimizer(text: str) -> Chosen:
     for argument in arguments:
         if argument not in parameters:
             raise UsageError(
-                f"{kind.__name__} takes no {argument!r}",
-                context=context,
-                hint=f"it takes {', '.join(parameters)}",
+                f"{kind.__name__} takes no {argument!r}", context=context, hint=f"it takes {', '.join(parameters)}"
             )
     return Chosen(kind, arguments)
 
@@ -344,8 +342,7 @@ def lost_gradient_problems(messages: dict[str, str], recorder: Recorder) -> tupl
         if message is not None and entry.phase == "forward":
             location, module = recorder.place(entry)
             lines.setdefault(
-                (op, location),
-                Problem(kind="gradient_lost", message=message, op=op, location=location, module=module),
+                (op, location), Problem(kind="gradient_lost", message=message, op=op, location=location, module=module)
             )
     return tuple(lines.values())
 

@@ -64,11 +64,7 @@ def open_archive(path: Path, hint: str) -> Iterator[zipfile.ZipFile]:
     Raises:
         OpListError: the wheel is damaged, or is far larger unpacked than any real wheel.
     """
-    with (
-        report_damage(path, hint),
-        documents.open_file(path) as file,
-        documents.open_zip(file) as wheel,
-    ):
+    with report_damage(path, hint), documents.open_file(path) as file, documents.open_zip(file) as wheel:
         size = sum(member.file_size for member in wheel.infolist())
         if size > MOST_TIMES * path.stat().st_size + MOST_BESIDE:
             raise OpListError(
@@ -214,11 +210,7 @@ def read_archive(path: Path) -> Wheel:
             hint=_HINT,
         )
     return Wheel(
-        path=path,
-        torch=about.version,
-        sha256=about.sha256,
-        commit=about.variables["git_version"],
-        built=about.built,
+        path=path, torch=about.version, sha256=about.sha256, commit=about.variables["git_version"], built=about.built
     )
 
 
@@ -246,9 +238,7 @@ def read_metadata(path: Path, packages: Collection[str], what: str, hint: str) -
     platforms = sorted(tag.platform for tag in tags)
     if name not in packages or not all(map(_APPLE_SILICON.fullmatch, platforms)):
         raise OpListError(
-            f"not a macOS arm64 wheel of {what}",
-            context=f"{path.name} is for {', '.join(platforms)}",
-            hint=hint,
+            f"not a macOS arm64 wheel of {what}", context=f"{path.name} is for {', '.join(platforms)}", hint=hint
         )
     with open_archive(path, hint) as wheel:
         return WheelMetadata(

@@ -280,15 +280,7 @@ def _mangle(name: str) -> str:
 # (2.0 to 2.12) and ``torch/_refs/linalg/__init__.py`` (2.10 to 2.13).
 
 _MPS_KEYS = frozenset(
-    {
-        "MPS",
-        "SparseMPS",
-        "SparseCsrMPS",
-        "NestedTensorMPS",
-        "QuantizedMPS",
-        "AutogradMPS",
-        "AutocastMPS",
-    }
+    {"MPS", "SparseMPS", "SparseCsrMPS", "NestedTensorMPS", "QuantizedMPS", "AutogradMPS", "AutocastMPS"}
 )
 
 #: Every registration known from 1.13 to 2.15, each checked to happen on import of torch on a Mac;
@@ -405,13 +397,7 @@ _BY_HAND = frozenset(
     }
 )
 #: aten/src/ATen/autocast_mode.h: enum class CastPolicy, in its order.
-_POLICIES = (
-    "lower_precision_fp",
-    "fp32",
-    "fp32_set_opt_dtype",
-    "fp32_append_dtype",
-    "promote",
-)
+_POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote")
 _POLICY = re.compile(r"WrapFunction_ILNS\d*_10CastPolicyE(\d)E")
 
 
@@ -512,10 +498,7 @@ def _expect(what: str, names: AbstractSet[str], *, holds: bool) -> None:
 
 
 def column(
-    registrations: Dispatch,
-    schemas: Mapping[str, Schema],
-    python: AbstractSet[str],
-    stubs: Mapping[str, bool],
+    registrations: Dispatch, schemas: Mapping[str, Schema], python: AbstractSet[str], stubs: Mapping[str, bool]
 ) -> dict[str, str]:
     """Return the value of every overload, in the dispatcher's order of search.
 

@@ -150,10 +150,7 @@ def _merge_release(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:
     file = registrations_file(facts.library)
     old = read_history(op_lists_dir / file, lines, VALUES)[0].operators if earlier else {}
     line = facts.release.line
-    releases[facts.library] = (
-        *(release for release in earlier if release.line != line),
-        facts.release,
-    )
+    releases[facts.library] = (*(release for release in earlier if release.line != line), facts.release)
     operators = with_column(old, lines, line, facts.column)
     history = History(schema=SCHEMA, namespace=facts.library, key="MPS", operators=operators)
     return {FILE: dump_extensions(releases), file: dump(history)}

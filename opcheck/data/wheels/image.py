@@ -61,9 +61,7 @@ class Image:
         binary = fat.at(0) if fat is not None and fat.size == 1 else None
         if binary is None or binary.header.cpu_type != lief.MachO.Header.CPU_TYPE.ARM64:
             raise OpListError(
-                "not a thin arm64 Mach-O library: MPS exists on Apple silicon only",
-                context=path.name,
-                hint=_HINT,
+                "not a thin arm64 Mach-O library: MPS exists on Apple silicon only", context=path.name, hint=_HINT
             )
         names: dict[int, list[str]] = {}
         for symbol in binary.symbols:

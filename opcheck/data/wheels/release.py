@@ -16,13 +16,7 @@ from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
 from opcheck.data.registrations import FILES, VALUES, forget
 from opcheck.data.wheels import archive, column
 from opcheck.data.wheels.archive import obtain, report_damage
-from opcheck.data.wheels.column import (
-    Schema,
-    find_declared,
-    python_kernels,
-    read_schemas,
-    registrations,
-)
+from opcheck.data.wheels.column import Schema, find_declared, python_kernels, read_schemas, registrations
 from opcheck.data.wheels.image import Image
 
 #: aten/src/ATen/mps/MPSDevice.mm or MPSHooks.mm: the text that the backend refuses to start with.

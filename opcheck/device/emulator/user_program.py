@@ -21,11 +21,7 @@ from opcheck.worker import platform
 
 #: torch's own files whose frames are between the program and the emulation.
 _OVERRIDES = str(Path("torch", "overrides.py"))
-_BETWEEN = (
-    str(Path("torch", "_ops.py")),
-    str(Path("torch", "utils", "_python_dispatch.py")),
-    runpy.__file__,
-)
+_BETWEEN = (str(Path("torch", "_ops.py")), str(Path("torch", "utils", "_python_dispatch.py")), runpy.__file__)
 #: The warning of MPSFallback.mm, as a filter of Python's warnings takes it.
 FALLBACK_WARNING = r"The (?:distributed )?operator '.*' is not currently supported on the MPS backend"
 

@@ -271,10 +271,7 @@ def matching(text: str, lists: OpLists) -> Quoted | None:
     """
     if not any(word in text for word in (*_TELLING, *_TYPED, "failed assertion")):
         return None
-    return next(
-        (each for each in quoted_texts(lists) if each.needle in text and each.regex.search(text)),
-        None,
-    )
+    return next((each for each in quoted_texts(lists) if each.needle in text and each.regex.search(text)), None)
 
 
 def operator_of(statements: Sequence[Statement]) -> str:

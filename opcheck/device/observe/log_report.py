@@ -12,15 +12,7 @@ from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_parsing import (
-    CONFIDENCE,
-    ENDS,
-    KINDS,
-    NOT_NAMED,
-    LogEvent,
-    parse,
-    table,
-)
+from opcheck.device.observe.log_parsing import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent, parse, table
 from opcheck.judge.assembly import assemble
 from opcheck.judge.judge import outcome
 from opcheck.judge.rules.rule import Audited
@@ -47,12 +39,7 @@ class System(NamedTuple):
 
 
 def system(
-    text: str,
-    events: Sequence[LogEvent],
-    lists: OpLists,
-    *,
-    torch: str | None = None,
-    macos: str | None = None,
+    text: str, events: Sequence[LogEvent], lists: OpLists, *, torch: str | None = None, macos: str | None = None
 ) -> System:
     """Find the target of a log: as the user names it, as the log has it, or as its texts allow.
 
@@ -87,11 +74,7 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> str:
 
 
 def _line(
-    written: str,
-    events: Sequence[LogEvent],
-    lists: OpLists,
-    releases: Sequence[Version],
-    notes: list[str],
+    written: str, events: Sequence[LogEvent], lists: OpLists, releases: Sequence[Version], notes: list[str]
 ) -> Version:
     commits = {event.words.get("commit") for event in events}
     built = [Version.parse(release.line) for release in lists.releases if release.commit in commits]
@@ -101,10 +84,7 @@ def _line(
         version = Version.parse(written)
         if version in releases:
             return version
-        nearest = min(
-            releases,
-            key=lambda line: abs(line.minor - version.minor + 100 * (line.major - version.major)),
-        )
+        nearest = min(releases, key=lambda line: abs(line.minor - version.minor + 100 * (line.major - version.major)))
         notes.append(
             f"what torch {written}, the release of the log, registers: the nearest release with a list is {nearest}"
         )
@@ -155,10 +135,7 @@ def resolution(op: str, line: str, lists: OpLists) -> tuple[str, FallbackKind | 
     return next(iter(sorted(kinds, key=str)), ("unknown", None))
 
 
-_KINDS_OF_FALLBACK: tuple[tuple[str, FallbackKind], ...] = (
-    ("fallback", "always"),
-    ("fallback", "env"),
-)
+_KINDS_OF_FALLBACK: tuple[tuple[str, FallbackKind], ...] = (("fallback", "always"), ("fallback", "env"))
 
 
 # -- makes a report, in the form of an audit's, of the lines of logs --
@@ -267,11 +244,7 @@ def report_of(
 
 
 def read(
-    logs: Sequence[tuple[str, str]],
-    lists: OpLists,
-    *,
-    torch: str | None = None,
-    macos: str | None = None,
+    logs: Sequence[tuple[str, str]], lists: OpLists, *, torch: str | None = None, macos: str | None = None
 ) -> Report:
     """Make the report of the texts that Macs printed.
 
@@ -287,11 +260,7 @@ def read(
         OpListError: the lists are damaged.
     """
     if not logs:
-        raise UsageError(
-            "no log to read",
-            context="opcheck observe",
-            hint="opcheck observe train.log, or - for stdin",
-        )
+        raise UsageError("no log to read", context="opcheck observe", hint="opcheck observe train.log, or - for stdin")
     events = [event for name, text in logs for event in parse(text, lists, log=name)]
     machine = system("\n".join(text for _, text in logs), events, lists, torch=torch, macos=macos)
     failed = any(event.kind in ENDS for event in events)
@@ -416,10 +385,7 @@ def copies(events: Sequence[LogEvent]) -> Partition:
             total[1] += int(event.numbers["bytes"])
     (to_cpu, bytes_to_cpu), (to_mps, bytes_to_mps) = sums.values()
     return Partition(
-        transfers_to_cpu=to_cpu,
-        transfers_to_mps=to_mps,
-        bytes_to_cpu=bytes_to_cpu,
-        bytes_to_mps=bytes_to_mps,
+        transfers_to_cpu=to_cpu, transfers_to_mps=to_mps, bytes_to_cpu=bytes_to_cpu, bytes_to_mps=bytes_to_mps
     )
 
 

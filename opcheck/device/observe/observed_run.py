@@ -67,10 +67,7 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
         code = (start or _start)(asked, {**os.environ, **setting}, lambda part: log.extend(part[: KEPT - len(log)]))
         written = _read_recording(answer, request)
     recording = _recording(written, bytes(log).decode("utf-8", "replace"), request, code)
-    environment = {
-        **{name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")},
-        **setting,
-    }
+    environment = {**{name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")}, **setting}
     return Observation(report_of_run(recording, request, environment, lists), code)
 
 
@@ -81,9 +78,7 @@ def _read_recording(answer: Path, request: ObserveRequest) -> bytes:
         if error.missing:
             return b""
         raise CaptureError(
-            f"the recording cannot be read: {error}",
-            context=request.program,
-            hint="run fewer steps of the program",
+            f"the recording cannot be read: {error}", context=request.program, hint="run fewer steps of the program"
         ) from error
 
 

@@ -12,13 +12,7 @@ from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, 
 from opcheck.data.environment import load_environment
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_parsing import ENDS, MARK, LogEvent, parse
-from opcheck.device.observe.log_report import (
-    ObservedCalls,
-    copies,
-    fallback,
-    other_calls,
-    report_of,
-)
+from opcheck.device.observe.log_report import ObservedCalls, copies, fallback, other_calls, report_of
 from opcheck.device.observe.profiler_variables import PROFILE, effects
 from opcheck.device.observe.recording import End, ObserveRequest, RecordedRow, Start
 from opcheck.model.records import GroupLocation, Problem, Report, Trace
@@ -63,12 +57,7 @@ class CallTimeline:
     """
 
     def __init__(
-        self,
-        recording: Recording,
-        events: Sequence[LogEvent],
-        line: str,
-        machine: str,
-        lists: OpLists,
+        self, recording: Recording, events: Sequence[LogEvent], line: str, machine: str, lists: OpLists
     ) -> None:
         self._line = line
         self._machine = machine

@@ -29,10 +29,7 @@ from opcheck.worker.dependency_tracking import Dependencies
 class MemoryQuestions(Record, frozen=True, kw_only=True):
     """Questions about memory that go beyond the estimate."""
 
-    vary: Annotated[
-        tuple[str, ...],
-        flag("The largest batch=1..64 that runs. Repeatable.", metavar="NAME=RANGE"),
-    ] = ()
+    vary: Annotated[tuple[str, ...], flag("The largest batch=1..64 that runs. Repeatable.", metavar="NAME=RANGE")] = ()
     plan: Annotated[bool, flag("The smallest change that fits the Mac.")] = False
 
     def check(self, mac: MacOptions) -> None:
@@ -126,13 +123,7 @@ def command(
             return deliver(answered)
         with progress.shown() as say:
             audit = orchestrator.audit_or_reuse(
-                request,
-                lists,
-                cache=kept,
-                mac=memory,
-                progress=say,
-                show_output=progress.verbose,
-                failed=remember,
+                request, lists, cache=kept, mac=memory, progress=say, show_output=progress.verbose, failed=remember
             )
         remember(audit.read)
         if audit.kept and not progress.quiet:
@@ -170,13 +161,7 @@ def _watch(once: Callable[[], int], model: str, read: Callable[[], Dependencies]
         return code
 
 
-def _deliver(
-    report: Report,
-    ignores: Ignores,
-    policy: Policy,
-    output: ReportOptions,
-    progress: ProgressOptions,
-) -> int:
+def _deliver(report: Report, ignores: Ignores, policy: Policy, output: ReportOptions, progress: ProgressOptions) -> int:
     """Write the report and its warnings; return the exit code."""
     output.deliver_report(report, full=progress.verbose)
     if not report.capture.complete and not output.is_text_on_stdout:

@@ -5,13 +5,7 @@ from collections.abc import Iterator
 from math import inf
 
 from opcheck.common.text import plural
-from opcheck.numerics.compare.comparison_records import (
-    NOT_WRITTEN,
-    ComparedOperator,
-    DeviceComparison,
-    Wrong,
-    headline,
-)
+from opcheck.numerics.compare.comparison_records import NOT_WRITTEN, ComparedOperator, DeviceComparison, Wrong, headline
 from opcheck.render.document import Block, Bullets, Column, Heading, Lines, Table, section, table_of
 
 #: rows of the tables of operators and of times

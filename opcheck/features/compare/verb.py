@@ -6,15 +6,7 @@ import click
 from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of
-from opcheck.cli.options import (
-    COULD_NOT_TELL,
-    DEVICE,
-    OutputOptions,
-    ProgressOptions,
-    flag,
-    only,
-    verb,
-)
+from opcheck.cli.options import COULD_NOT_TELL, DEVICE, OutputOptions, ProgressOptions, flag, only, verb
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
@@ -32,10 +24,7 @@ def command(
     target: Annotated[TargetOptions, only("fallback")],
     capture: Annotated[
         CaptureOptions,
-        only(
-            *("inputs", "input_files", "config", "dtype", "grad", "mode"),
-            *("time_limit", "memory_limit"),
-        ),
+        only(*("inputs", "input_files", "config", "dtype", "grad", "mode"), *("time_limit", "memory_limit")),
     ],
     repro: Annotated[
         str, flag("Folder for the first wrong call and its inputs; '' for none.", metavar="FOLDER")

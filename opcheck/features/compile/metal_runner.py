@@ -16,12 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.common.errors import UsageError
-from opcheck.features.compile.check.metal_check import (
-    DEFINES,
-    INCLUDE,
-    single_precision_headers,
-    torch_headers,
-)
+from opcheck.features.compile.check.metal_check import DEFINES, INCLUDE, single_precision_headers, torch_headers
 from opcheck.kernels.fibers import THREADS, cxx
 
 NOT_PROVEN = (

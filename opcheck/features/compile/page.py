@@ -12,17 +12,7 @@ from opcheck.features.compile.compile_records import (
     GraphBreak,
     VariantRow,
 )
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Facts,
-    Heading,
-    Lines,
-    Table,
-    TextSpan,
-    Words,
-    section,
-)
+from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, TextSpan, Words, section
 
 _RECURRENT = (
     "Dynamo leaves recurrent layers (nn.LSTM, nn.GRU, nn.RNN) alone unless torch._dynamo.config.allow_rnn is set"

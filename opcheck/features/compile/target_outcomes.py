@@ -129,11 +129,7 @@ def report(
         advisories=tuple(_advisories(tried, known)),
         externs=externs,
         kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
-        not_checked=(
-            *not_checked,
-            *compiled.not_checked,
-            *_release_mismatch(compiled, target, unread, differing),
-        ),
+        not_checked=(*not_checked, *compiled.not_checked, *_release_mismatch(compiled, target, unread, differing)),
         compiled=replace(compiled, tried=tried),
     )
 
@@ -489,10 +485,7 @@ def _without_inductor(tried: Attempts, metal: Attempts, why: str, known: _Defect
 
 
 #: The advice where no backend works, by the outcome of a backend without code.
-_PORTABLE_ADVICE = {
-    "needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
-    "could not tell": _UNKNOWN,
-}
+_PORTABLE_ADVICE = {"needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1", "could not tell": _UNKNOWN}
 
 
 def _next(tried: Attempts, command: str) -> str:
@@ -640,10 +633,7 @@ def _release_mismatch(
 
 
 def audits(
-    request: CaptureRequest,
-    runs: Iterable[Eager],
-    lists: OpLists,
-    progress: Callable[[str], None] | None,
+    request: CaptureRequest, runs: Iterable[Eager], lists: OpLists, progress: Callable[[str], None] | None
 ) -> dict[Eager, Audit]:
     """Audit the program without torch.compile in each run; of a run that cannot be captured, why."""
     reports: dict[Eager, Audit] = {}

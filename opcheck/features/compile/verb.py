@@ -37,19 +37,11 @@ class VariantOptions(Record, frozen=True, kw_only=True):
     every: Annotated[bool, flag("Try every backend with every setting.", "all")] = False
     dtypes: Annotated[
         tuple[str, ...],
-        flag(
-            f"Try only this dtype. Repeatable.  [default: {', '.join(records.DTYPES)}]",
-            "dtype",
-            metavar="DTYPE",
-        ),
+        flag(f"Try only this dtype. Repeatable.  [default: {', '.join(records.DTYPES)}]", "dtype", metavar="DTYPE"),
     ] = ()
     modes: Annotated[
         tuple[str, ...],
-        flag(
-            "One forward pass, or one training step. Repeatable.  [default: both]",
-            "mode",
-            choices=records.RUNS,
-        ),
+        flag("One forward pass, or one training step. Repeatable.  [default: both]", "mode", choices=records.RUNS),
     ] = ()
     device: Annotated[str, flag("Where the model runs on this machine.", choices=("cpu", "cuda"))] = "cpu"
     time_limit: Annotated[float, seconds("Time limit of a variant.", 120.0)] = 120.0
@@ -115,13 +107,7 @@ def command(
 ) -> int:
     """Compile each variant, write the outcomes; 1 where none works, 3 where the outcome is not known."""
     from opcheck.features.compile import page
-    from opcheck.features.compile.compile_process import (
-        Backend,
-        backend,
-        compile_variants,
-        differing,
-        includes,
-    )
+    from opcheck.features.compile.compile_process import Backend, backend, compile_variants, differing, includes
     from opcheck.features.compile.target_outcomes import audits, eager_runs, exit_code, report
 
     lists = load()

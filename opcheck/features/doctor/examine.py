@@ -44,11 +44,7 @@ class Diagnosis(Record, frozen=True, kw_only=True):
 
 
 def examine(
-    environment: Environment,
-    lists: OpLists,
-    *,
-    script: Path | None = None,
-    requirements: Sequence[Path] = (),
+    environment: Environment, lists: OpLists, *, script: Path | None = None, requirements: Sequence[Path] = ()
 ) -> Diagnosis:
     """Check every rule whose facts are known.
 
@@ -114,9 +110,5 @@ def _script(path: Path, target: Target) -> tuple[Finding, ...]:
     report = scan([str(path)], target) if path.is_file() else None
     if report is None or report.problems:
         cannot = f"cannot read the script: {report.problems[0].message}" if report else ""
-        raise UsageError(
-            cannot or f"there is no file {path}",
-            context=f"--script {path}",
-            hint="name a Python file",
-        )
+        raise UsageError(cannot or f"there is no file {path}", context=f"--script {path}", hint="name a Python file")
     return tuple(finding for finding in report.findings if finding.rule == BY_ID["OC216"].id)

@@ -17,8 +17,7 @@ def command(
     ] = "",
     script: Annotated[str, flag("Also check the variables that this script sets.", metavar="FILE")] = "",
     requirements: Annotated[
-        tuple[str, ...],
-        flag("Also read a requirements.txt or pyproject.toml. Repeatable.", metavar="FILE"),
+        tuple[str, ...], flag("Also read a requirements.txt or pyproject.toml. Repeatable.", metavar="FILE")
     ] = (),
     fail_on: Annotated[str, failing_on(SEVERITIES)] = "error",
     strict: Annotated[bool, Option("Exit with 3 if a check could not run.")] = False,

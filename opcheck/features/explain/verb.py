@@ -69,9 +69,7 @@ def _record(name: str) -> type[msgspec.Struct]:
     known = documents()
     if name and name not in known:
         raise UsageError(
-            f"no saved document is called {name!r}",
-            context="opcheck explain schema",
-            hint=f"known: {', '.join(known)}",
+            f"no saved document is called {name!r}", context="opcheck explain schema", hint=f"known: {', '.join(known)}"
         )
     module, _, kind = known[name or "report"].partition(":")
     record: type[msgspec.Struct] = getattr(import_module(module), kind)

@@ -40,14 +40,7 @@ from opcheck.features.gate.gate_records import (
     library_text,
     targets_of,
 )
-from opcheck.judge.policy import (
-    COULD_NOT_TELL,
-    FINDINGS,
-    PASSED,
-    Policy,
-    judge_report,
-    speaks_of_calls,
-)
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Policy, judge_report, speaks_of_calls
 from opcheck.judge.timing.estimates import estimate, middle
 from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.ignores import Ignores
@@ -63,9 +56,7 @@ CHIP = "M4"
 _NOTED = 1.25
 
 MAX_SLOWDOWN = Option(
-    "Fail where launches or estimated time grow beyond so many times the baseline.",
-    metavar="FACTOR",
-    above=1,
+    "Fail where launches or estimated time grow beyond so many times the baseline.", metavar="FACTOR", above=1
 )
 
 
@@ -373,10 +364,7 @@ _LOOK = 0.1
 
 
 def run(
-    jobs: Sequence[Job],
-    at_once: int,
-    done: Callable[[int, JobResult], None],
-    say: Callable[[int, str], None],
+    jobs: Sequence[Job], at_once: int, done: Callable[[int, JobResult], None], say: Callable[[int, str], None]
 ) -> None:
     """Run all jobs; a job whose process dies gives a result, too.
 
@@ -403,10 +391,7 @@ def run(
 
 
 def _run_at_once(
-    jobs: Sequence[Job],
-    at_once: int,
-    done: Callable[[int, JobResult], None],
-    say: Callable[[int, str], None],
+    jobs: Sequence[Job], at_once: int, done: Callable[[int, JobResult], None], say: Callable[[int, str], None]
 ) -> None:
     """Run the jobs in threads, each with a process of its own; this thread calls ``done`` and ``say``."""
     events: queue.SimpleQueue[tuple[int, JobResult | str]] = queue.SimpleQueue()

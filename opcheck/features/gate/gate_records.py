@@ -223,12 +223,7 @@ class GateSettings(Record, frozen=True, kw_only=True):
 
 
 def settings(
-    tables: Mapping[str, object],
-    where: str,
-    lists: OpLists,
-    *,
-    environment: str = "",
-    targets: Targets | None = None,
+    tables: Mapping[str, object], where: str, lists: OpLists, *, environment: str = "", targets: Targets | None = None
 ) -> GateSettings:
     """Convert the tables to records.
 
@@ -331,9 +326,7 @@ def _models(content: object, where: str) -> tuple[GateModel, ...]:
     for model in models:
         if names.count(model.name) > 1:
             raise UsageError(
-                f"two models are called {model.name!r}",
-                context=place,
-                hint='give each a name of its own: name = "..."',
+                f"two models are called {model.name!r}", context=place, hint='give each a name of its own: name = "..."'
             )
         own = f"{place}, {model.name}"
         with prefix_errors(f"{own}: model"):

@@ -156,12 +156,7 @@ def finding_log(gate: GateReport) -> FindingLog:
         tool=gate.tool,
         id="opcheck-gate/",
         occurrences=occurrences(gate),
-        properties={
-            "models": gate.models,
-            "targets": gate.targets,
-            "opLists": gate.op_lists,
-            "notes": gate.notes,
-        },
+        properties={"models": gate.models, "targets": gate.targets, "opLists": gate.op_lists, "notes": gate.notes},
         summary=tuple(summary_lines(gate)),
         failed=tuple((cell.model, cell.failed.message) for cell, _ in _failed_cells(gate) if cell.failed),
         interrupted=bool(gate.left),

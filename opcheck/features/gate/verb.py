@@ -12,17 +12,7 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import config, streams
-from opcheck.cli.options import (
-    OutputOptions,
-    ProgressOptions,
-    Take,
-    but,
-    flag,
-    formats,
-    jobs,
-    select_lists,
-    verb,
-)
+from opcheck.cli.options import OutputOptions, ProgressOptions, Take, but, flag, formats, jobs, select_lists, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
@@ -58,31 +48,21 @@ class RunOptions(Record, frozen=True, kw_only=True):
 
     torch: Annotated[
         str | None,
-        Option(
-            'torch releases instead of the configured targets: 2.13, ">=2.9", "last 3".',
-            metavar="RANGE",
-        ),
+        Option('torch releases instead of the configured targets: 2.13, ">=2.9", "last 3".', metavar="RANGE"),
     ] = None
     macos: Annotated[str | None, Option('macOS versions, likewise: 15, ">=14".', metavar="RANGE")] = None
     fallback: Annotated[bool, FALLBACK] = False
     newest_known: Annotated[bool, NEWEST_KNOWN] = False
     environment: Annotated[str, Option("Only targets with this environment.", metavar="NAME")] = ""
     baseline: Annotated[
-        str,
-        Option("File of known findings; only other findings fail.", metavar="FILE", action="reads"),
+        str, Option("File of known findings; only other findings fail.", metavar="FILE", action="reads")
     ] = ""
     max_slowdown: Annotated[float | None, MAX_SLOWDOWN] = None
     update_baseline: Annotated[bool, flag("Write the current findings to --baseline.")] = False
     jobs: Annotated[int, jobs("Number of models to audit in parallel.")] = min(_MOST_JOBS, os.cpu_count() or 1)
     cache: Annotated[bool, Option("Reuse results of earlier runs.", negative="--no-cache")] = True
     cache_dir: Annotated[
-        str,
-        Option(
-            "Folder of the cache.",
-            metavar="FOLDER",
-            default_text="the user's cache",
-            action="writes",
-        ),
+        str, Option("Folder of the cache.", metavar="FOLDER", default_text="the user's cache", action="writes")
     ] = ""
 
 
@@ -185,8 +165,7 @@ def _is_given(name: str) -> bool:
 def _policies(base: Policy) -> Callable[[GateModel, Planned], Policy]:
     # The command line takes precedence over every table.
     over = Policy(
-        fail_on=base.fail_on if _is_given("fail_on") else "",
-        limits=base.limits if _is_given("limits") else {},
+        fail_on=base.fail_on if _is_given("fail_on") else "", limits=base.limits if _is_given("limits") else {}
     )
     return lambda model, planned: policy(model, planned, base, over)
 
@@ -233,11 +212,7 @@ def _note_progress(results: Mapping[str, JobResult], *, interrupted: bool) -> No
 
 
 def _jobs(
-    model: GateModel,
-    plan: GateSettings,
-    capture: CaptureOptions,
-    options: RunOptions,
-    progress: ProgressOptions,
+    model: GateModel, plan: GateSettings, capture: CaptureOptions, options: RunOptions, progress: ProgressOptions
 ) -> Iterator[Job]:
     """Yield a job for each combination of libraries that the model is audited with."""
     from opcheck.features.gate.assemble import jobs_of

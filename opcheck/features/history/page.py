@@ -66,11 +66,7 @@ def _facts(overload: OverloadHistory, room: int) -> list[tuple[str, Words]]:
 
 
 #: What a registration means, in a short answer; the table of ``--releases`` has the values themselves.
-_REGISTERED = {
-    "kernel": "an MPS kernel is registered",
-    "cpu_only": "only a CPU kernel is registered",
-    "not called": "",
-}
+_REGISTERED = {"kernel": "an MPS kernel is registered", "cpu_only": "only a CPU kernel is registered", "not called": ""}
 
 
 def _registration(text: str, name: str) -> str:

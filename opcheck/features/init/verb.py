@@ -41,9 +41,7 @@ def command(
     content, where = config.table(Path.cwd())
     if content:
         raise UsageError(
-            "this project is configured already",
-            context=where,
-            hint="opcheck gate runs it; edit the file to change it",
+            "this project is configured already", context=where, hint="opcheck gate runs it; edit the file to change it"
         )
     in_shared = Path(config.FILE).is_file()
     text = _table(_choose_models(models), "tool.opcheck." if in_shared else "")

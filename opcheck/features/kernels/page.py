@@ -150,17 +150,7 @@ def _wrong(outcomes: Sequence[KernelOutcome]) -> Iterable[tuple[str, ...]]:
 
 #: The columns of a table of outcomes.
 COLUMNS = (
-    *(
-        "torch",
-        "section",
-        "kernel",
-        "family",
-        "operation",
-        "dtypes",
-        "verdict",
-        "compared",
-        "wrong",
-    ),
+    *("torch", "section", "kernel", "family", "operation", "dtypes", "verdict", "compared", "wrong"),
     *("ulps", "inputs", "result", "expected", "gross", "reason", "seconds"),
 )
 

@@ -74,8 +74,7 @@ def build(
     *,
     sources: tuple[str, ...],
     wheels: Annotated[
-        tuple[Path, ...],
-        flag("macOS wheel of any torch, a nightly too. Repeatable.", "wheel", metavar="FILE"),
+        tuple[Path, ...], flag("macOS wheel of any torch, a nightly too. Repeatable.", "wheel", metavar="FILE")
     ] = (),
     directory: _Directory = None,
     cache: Annotated[Path | None, flag("Folder of downloaded wheels.", metavar="FOLDER")] = None,

@@ -12,18 +12,7 @@ from opcheck.common.tool import VERSION
 from opcheck.common.versions import Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import macos_of, release_of
-from opcheck.lookup.matrix import (
-    CELLS,
-    STATES,
-    WRONG,
-    Coverage,
-    Matrix,
-    Row,
-    StateRun,
-    coverage,
-    matrix,
-    short,
-)
+from opcheck.lookup.matrix import CELLS, STATES, WRONG, Coverage, Matrix, Row, StateRun, coverage, matrix, short
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import document as blocks
 from opcheck.render import findings, html

@@ -9,8 +9,7 @@ from opcheck.common.errors import UsageError
 
 @verb("mcp")
 def command(
-    *,
-    folder: Annotated[Path, flag("Folder that paths are relative to.", metavar="FOLDER", default_text=".")] = Path(),
+    *, folder: Annotated[Path, flag("Folder that paths are relative to.", metavar="FOLDER", default_text=".")] = Path()
 ) -> int:
     """Serve until the client closes the streams."""
     try:

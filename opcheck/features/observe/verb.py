@@ -27,10 +27,7 @@ def command(
     logs: Sequence[str],
     target: Annotated[
         TargetOptions,
-        only(
-            torch="torch release, if the log does not name it.",
-            macos="macOS version, if the log does not name it.",
-        ),
+        only(torch="torch release, if the log does not name it.", macos="macOS version, if the log does not name it."),
     ],
     output: ReportOptions,
     fail_on: Annotated[str, failing_on(FAIL_ON, "; unsupported: whatever raised.")] = "unsupported",
@@ -65,9 +62,7 @@ def _text(name: str) -> str:
                 content = file.read(LARGEST + 1) if size <= LARGEST else b""
     except OSError as error:
         raise UsageError(
-            f"cannot read the log: {error.strerror}",
-            context=name,
-            hint="name a file, or - for stdin",
+            f"cannot read the log: {error.strerror}", context=name, hint="name a file, or - for stdin"
         ) from error
     if max(size, len(content)) > LARGEST:
         raise UsageError("the log is larger than 1 GiB", context=name, hint="cut out the lines of one run first")

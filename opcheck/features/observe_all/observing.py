@@ -208,12 +208,7 @@ def _call(arguments: Sequence[str], answer: Path) -> None:
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        timeout=_SECONDS,
+        [sys.executable, *arguments], capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS
     )
 
 
@@ -257,9 +252,7 @@ def gather_host(mac: ThisMac) -> Host:
         facts = json.loads(done.stdout)
     except ValueError as error:
         raise InputError(
-            "opcheck doctor --gather gave no facts",
-            context=done.stderr.strip()[-300:],
-            hint="run opcheck doctor",
+            "opcheck doctor --gather gave no facts", context=done.stderr.strip()[-300:], hint="run opcheck doctor"
         ) from error
     machine = facts.get("machine", {})
     hosted = bool(machine.get("virtual") or machine.get("hosted"))

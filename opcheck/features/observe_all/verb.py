@@ -20,20 +20,17 @@ def command(
     folder: Path,
     merge: Annotated[tuple[Path, ...], flag("Evidence to collect in FOLDER. Repeatable.", metavar="EVIDENCE")] = (),
     kinds: Annotated[
-        tuple[str, ...],
-        flag(f"Only this: {', '.join(STEP_KINDS)}. Repeatable.", "only", metavar="STEP"),
+        tuple[str, ...], flag(f"Only this: {', '.join(STEP_KINDS)}. Repeatable.", "only", metavar="STEP")
     ] = (),
     programs: Annotated[
         tuple[Path, ...], flag("Program to run and compare. Repeatable.", "program", metavar="FILE")
     ] = (),
     ops: Annotated[
-        tuple[str, ...],
-        flag("OpInfos to probe in place of the first ones. Repeatable.", "op", metavar="PATTERN"),
+        tuple[str, ...], flag("OpInfos to probe in place of the first ones. Repeatable.", "op", metavar="PATTERN")
     ] = (),
     models: Annotated[tuple[str, ...], flag("Only this model of the list. Repeatable.", "model", metavar="NAME")] = (),
     kernels: Annotated[
-        tuple[str, ...],
-        flag("Only kernels of this operation. Repeatable.", "kernel", metavar="NAME"),
+        tuple[str, ...], flag("Only kernels of this operation. Repeatable.", "kernel", metavar="NAME")
     ] = (),
     minutes: Annotated[float, flag("Begin no step after so many.", metavar="N", above=0)] = 300.0,
     output: OutputOptions,

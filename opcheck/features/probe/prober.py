@@ -181,10 +181,7 @@ class _ProbeRun:
         )
 
     def follow(
-        self,
-        prober: Prober,
-        progress: Callable[[str], None] | None,
-        keep: Callable[[EvidenceFile], None] | None,
+        self, prober: Prober, progress: Callable[[str], None] | None, keep: Callable[[EvidenceFile], None] | None
     ) -> None:
         """Work, and report the progress of all workers."""
         last = time.monotonic()

@@ -19,8 +19,7 @@ def command(
     *,
     device: Annotated[str, DEVICE],
     patterns: Annotated[
-        tuple[str, ...],
-        flag("OpInfos of this name; * and ? match. Repeatable.", "op", metavar="PATTERN"),
+        tuple[str, ...], flag("OpInfos of this name; * and ? match. Repeatable.", "op", metavar="PATTERN")
     ] = (),
     dtypes: Annotated[
         tuple[str, ...],

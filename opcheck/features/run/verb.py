@@ -26,10 +26,7 @@ from opcheck.render import FORMATS, summary
 
 
 @verb(
-    "run",
-    table="",
-    takes=RUNNER,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    "run", table="", takes=RUNNER, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|NOTEBOOK [ARGUMENTS]...")
 def command(

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from opcheck.cli import config, streams
-from opcheck.cli.options import (
-    COULD_NOT_TELL,
-    SEVERITIES,
-    OutputOptions,
-    but,
-    flag,
-    formats,
-    list_failing,
-    only,
-    verb,
-)
+from opcheck.cli.options import COULD_NOT_TELL, SEVERITIES, OutputOptions, but, flag, formats, list_failing, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.files import rewrite, write_text
 from opcheck.common.sanitize import is_patch_risky, one_line
@@ -33,21 +23,9 @@ if TYPE_CHECKING:
     from opcheck.source.fixing import FileChange, Fixed
 
 
-_NO_PATH = (
-    "no path to read",
-    "opcheck scan",
-    'give files or directories, or paths = ["src"] in [tool.opcheck.scan]',
-)
-_NO_BASELINE = (
-    "there is no baseline to update",
-    "--update-baseline",
-    "name its file: --baseline FILE",
-)
-_NO_FIX = (
-    "there is nothing to fix unsafely",
-    "--unsafe-fixes",
-    "add --diff to see the changes, or --fix to make them",
-)
+_NO_PATH = ("no path to read", "opcheck scan", 'give files or directories, or paths = ["src"] in [tool.opcheck.scan]')
+_NO_BASELINE = ("there is no baseline to update", "--update-baseline", "name its file: --baseline FILE")
+_NO_FIX = ("there is nothing to fix unsafely", "--unsafe-fixes", "add --diff to see the changes, or --fix to make them")
 
 
 @verb("scan", table="scan")
@@ -57,12 +35,10 @@ def command(
     paths: tuple[str, ...],
     target: Annotated[TargetOptions, only("torch", "macos")],
     exclude: Annotated[
-        tuple[str, ...],
-        Option("Leave out these files or folders: 'tests/*'. Repeatable.", metavar="PATTERN"),
+        tuple[str, ...], Option("Leave out these files or folders: 'tests/*'. Repeatable.", metavar="PATTERN")
     ] = (),
     select: Annotated[
-        tuple[str, ...],
-        Option("Only this rule, or all rules with this prefix: OC21. Repeatable.", metavar="CODE"),
+        tuple[str, ...], Option("Only this rule, or all rules with this prefix: OC21. Repeatable.", metavar="CODE")
     ] = (),
     baseline: Annotated[
         str, Option("Leave out the findings that this file lists.", metavar="FILE", action="reads")

@@ -393,10 +393,7 @@ class Home(SitePage, frozen=True, kw_only=True):
 
 
 #: The sorts of pages, in the order of the schema.
-PAGES = (
-    *(Home, OperatorPage, Operators, ReleasePage, Releases),
-    *(Statements, Rule, Rules, ModelPage, Models),
-)
+PAGES = (*(Home, OperatorPage, Operators, ReleasePage, Releases), *(Statements, Rule, Rules, ModelPage, Models))
 
 
 #: The pages of the statements, by their sort.

@@ -96,11 +96,7 @@ def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
 
 
 def _operator(
-    base: str,
-    members: tuple[str, ...],
-    lookup: OperatorLookup,
-    python: tuple[str, ...],
-    lost: Iterable[Lost],
+    base: str, members: tuple[str, ...], lookup: OperatorLookup, python: tuple[str, ...], lost: Iterable[Lost]
 ) -> OperatorPage:
     by_op = {op: _cells(op, lookup) for op in members}
     newest = lookup.lists.releases[-1].line
@@ -323,12 +319,7 @@ def _rules() -> Iterator[page_records.Rule]:
     for title, rules_of_verb in groups().items():
         for rule in rules_of_verb:
             yield page_records.Rule(
-                sort="finding",
-                id=rule.id,
-                title=rule.title,
-                found_by=title,
-                severity=rule.severity,
-                page=rule.page,
+                sort="finding", id=rule.id, title=rule.title, found_by=title, severity=rule.severity, page=rule.page
             )
     for remedy in remedies.REMEDIES:
         yield page_records.Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)

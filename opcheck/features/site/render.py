@@ -26,14 +26,7 @@ from opcheck.common.sanitize import show_hidden
 from opcheck.data import composites
 from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import page_records
-from opcheck.features.site.page_records import (
-    PAGES,
-    Macos,
-    ModelPage,
-    OperatorPage,
-    Outcome,
-    SitePage,
-)
+from opcheck.features.site.page_records import PAGES, Macos, ModelPage, OperatorPage, Outcome, SitePage
 from opcheck.lookup.answer_words import WORDS, aliases
 from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES
 from opcheck.render import html, wording
@@ -236,10 +229,7 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     beside = place.with_name(f".{place.name}.{token}.new")
     earlier = place.with_name(f".{place.name}.{token}.old")
     hint = "name a folder on a disk with room for it, where you may write; what was there is as it was"
-    with (
-        explain_errors(OSError, "cannot write the site", context=output, hint=hint),
-        _remove_afterwards(beside),
-    ):
+    with explain_errors(OSError, "cannot write the site", context=output, hint=hint), _remove_afterwards(beside):
         _fill(beside, files)
         if place.exists():
             place.rename(earlier)

@@ -12,15 +12,7 @@ import msgspec
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.sweep_tables import FORMAT, TABLES
-from opcheck.features.site.page_records import (
-    Failure,
-    ListedModel,
-    ModelOf,
-    ModelPage,
-    Models,
-    NotNative,
-    Outcome,
-)
+from opcheck.features.site.page_records import Failure, ListedModel, ModelOf, ModelPage, Models, NotNative, Outcome
 from opcheck.lookup.matrix import STATES
 
 Row = Mapping[str, Any]
@@ -230,8 +222,7 @@ def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
         return (row["mode"], row["fallback"], row["headline"], row["complete"], row["calls"], worse)
 
     for (*_, worse), group in sorted(
-        _group_by(rows, key).items(),
-        key=lambda entry: (*entry[0][:2], min(map(_target_of, entry[1])), entry[0]),
+        _group_by(rows, key).items(), key=lambda entry: (*entry[0][:2], min(map(_target_of, entry[1])), entry[0])
     ):
         targets = _targets(map(_target_of, group))
         yield msgspec.convert({**group[0], "targets": targets, "not_native": dict(worse)}, Outcome)

@@ -80,9 +80,7 @@ def _by_target(summary: Summary, mode: str) -> Table:
 
 
 def _headlines(
-    headers: tuple[str, ...],
-    counts: Iterable[tuple[tuple[str, ...], Counter[str]]],
-    zero: str = "0",
+    headers: tuple[str, ...], counts: Iterable[tuple[tuple[str, ...], Counter[str]]], zero: str = "0"
 ) -> Table:
     """Make a table of how many models have each headline, the best first."""
     rows = ((*key, *(str(each[name] or zero) for name in _BEST_FIRST)) for key, each in counts)
@@ -145,13 +143,7 @@ def _failures(summary: Summary) -> Iterator[Block]:
         )
     )
     rows = tuple(
-        (
-            result.model.spec,
-            result.mode,
-            owner,
-            why,
-            shorten(" ".join(failed.message.split()), _MESSAGE),
-        )
+        (result.model.spec, result.mode, owner, why, shorten(" ".join(failed.message.split()), _MESSAGE))
         for owner in OWNERS
         for result, failed, why in owners.get(owner, ())
     )

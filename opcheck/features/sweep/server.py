@@ -29,13 +29,7 @@ from opcheck.capture.child.run import run
 from opcheck.capture.child.shared import captures
 from opcheck.capture.parent import capture_many, of_each
 from opcheck.capture.request import MODES, CaptureRequest, Shared
-from opcheck.common.errors import (
-    CaptureError,
-    InputError,
-    LibraryLoadError,
-    ModelLoadError,
-    OpcheckError,
-)
+from opcheck.common.errors import CaptureError, InputError, LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.globs import fits
 from opcheck.common.text import error_text
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
@@ -186,11 +180,7 @@ def settle() -> None:
 _Entry = TypeVar("_Entry", records.SweepOutcome, records.MissingVerdict)
 
 _FAILS = HEADLINES[0]
-_STAGES: dict[type[OpcheckError], str] = {
-    ModelLoadError: "load",
-    LibraryLoadError: "load",
-    InputError: "inputs",
-}
+_STAGES: dict[type[OpcheckError], str] = {ModelLoadError: "load", LibraryLoadError: "load", InputError: "inputs"}
 
 
 def result(task: records.SweepTask, mode: Mode, lists: OpLists) -> records.SweepResult:

@@ -248,11 +248,7 @@ def _with_control(result: SweepResult, task: SweepTask) -> SweepResult:
     if not asked:
         return result
     request = Control(
-        model=task.model,
-        config=result.config,
-        mode=result.mode,
-        stage=asked[0].stage,
-        memory=task.memory,
+        model=task.model, config=result.config, mode=result.mode, stage=asked[0].stage, memory=task.memory
     )
     reply = _ask(request, 120.0, task.interpreter)
     assert not isinstance(reply, MeasuredResult)

@@ -136,10 +136,7 @@ def read_description(path: Path) -> SweepDescription | None:
     if marker is None:
         return None
     with explain_errors(
-        DocumentError,
-        "the folder's description is damaged",
-        context=file,
-        hint="start again with --fresh",
+        DocumentError, "the folder's description is damaged", context=file, hint="start again with --fresh"
     ):
         if marker["format"] == FORMAT:
             return documents.convert(marker, SweepDescription)

@@ -14,16 +14,7 @@ import click
 from opcheck.capture.request import MODES, MOST_MEMORY, CaptureOptions, seconds
 from opcheck.cli import streams
 from opcheck.cli.helps import HelpGroup, group
-from opcheck.cli.options import (
-    OutputOptions,
-    ProgressOptions,
-    but,
-    conclusive,
-    formats,
-    jobs,
-    only,
-    verb,
-)
+from opcheck.cli.options import OutputOptions, ProgressOptions, but, conclusive, formats, jobs, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr, one_line
 from opcheck.common.text import plural

@@ -119,10 +119,7 @@ def targets(
 
 
 def advise(
-    reports: Mapping[Target, Report],
-    impossible: Sequence[UpgradeCell],
-    current: Target,
-    lists: OpLists,
+    reports: Mapping[Target, Report], impossible: Sequence[UpgradeCell], current: Target, lists: OpLists
 ) -> Advice:
     """Return the advice for ``current``, which is one of the reports' targets."""
     seen = {target: _IndexedReport(report) for target, report in reports.items()}
@@ -228,10 +225,7 @@ def _removal(index: int, here: _IndexedReport, seen: Mapping[Target, _IndexedRep
 
 
 def _best(here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target) -> Upgrade | None:
-    newer = sorted(
-        (target for target in seen if _newer(target, current)),
-        key=lambda target: _order(target, current),
-    )
+    newer = sorted((target for target in seen if _newer(target, current)), key=lambda target: _order(target, current))
     best = min(newer, key=lambda target: _badness(seen[target]), default=None)
     if best is None or _badness(seen[best]) >= _badness(here):
         return None

@@ -10,16 +10,7 @@ from msgspec.structs import replace
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import streams
 from opcheck.cli.audits import audit_on_targets
-from opcheck.cli.options import (
-    CAPTURE,
-    COLOR,
-    COULD_NOT_TELL,
-    OutputOptions,
-    ProgressOptions,
-    but,
-    flag,
-    verb,
-)
+from opcheck.cli.options import CAPTURE, COLOR, COULD_NOT_TELL, OutputOptions, ProgressOptions, but, flag, verb
 from opcheck.common.errors import OpcheckError
 from opcheck.data.registrations import OpLists
 from opcheck.data.targets import TargetOptions

@@ -37,8 +37,7 @@ def command(
     folder: Annotated[str, FOLDER] = KEPT,
     target: Annotated[TargetOptions, only(fallback="With --here: run with PYTORCH_ENABLE_MPS_FALLBACK=1.")],
     capture: Annotated[
-        CaptureOptions,
-        only("config", "dtype", "mode", inputs="Input of a model, as for opcheck audit."),
+        CaptureOptions, only("config", "dtype", "mode", inputs="Input of a model, as for opcheck audit.")
     ],
     propose: Annotated[
         str,
@@ -105,10 +104,6 @@ def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: Op
     from opcheck.orchestrator import audit
 
     request = CaptureRequest(
-        model=name,
-        torch=target.torch,
-        macos=target.macos,
-        cpu_fallback=target.cpu_fallback,
-        inputs=inputs,
+        model=name, torch=target.torch, macos=target.macos, cpu_fallback=target.cpu_fallback, inputs=inputs
     )
     return audit(request, lists)

@@ -234,10 +234,7 @@ def _judge_model(listing: listings.Listing, model: _StoredModel, judge: DtypeJud
         library = "diffusers" if model.format == "diffusers" else "transformers"
         bits = 8 if stated and stated.get("load_in_8bit") else 4
         dtypes = part_outcomes.total(file.elements() for file in files)
-        parts = [
-            part_outcomes.of_method(method, judge, dtypes, library, bits),
-            *part_outcomes.of_pickles(files, judge),
-        ]
+        parts = [part_outcomes.of_method(method, judge, dtypes, library, bits), *part_outcomes.of_pickles(files, judge)]
     else:
         parts = [part for file in files for part in part_outcomes.of_file(file, judge)]
         parts = [_cast_by_library(part, model, judge) for part in parts]

@@ -271,11 +271,7 @@ class _RemoteFile:
             raise DocumentError(f"its header is longer than {_MOST >> 20} MiB")
         headers = {**self._headers, "range": f"bytes={offset}-{offset + count - 1}"}
         with self._session.stream(
-            "GET",
-            self._address,
-            headers=headers,
-            timeout=repository.PATIENCE,
-            follow_redirects=True,
+            "GET", self._address, headers=headers, timeout=repository.PATIENCE, follow_redirects=True
         ) as response:
             self._check(response)
             if response.status_code != _PARTIAL and (offset or response.status_code != _COMPLETE):

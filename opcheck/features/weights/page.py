@@ -29,10 +29,7 @@ _FILES: dict[str, blocks.Column] = {
 
 def document(answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbose")) -> Iterator[blocks.Block]:
     """Make the page: the outcome, why, what to do, the memory; the parts and the evidence on request."""
-    yield blocks.Heading(
-        f"{answer.source}: {_WORDS[answer.outcome]} on torch {answer.torch}, macOS {answer.macos}",
-        1,
-    )
+    yield blocks.Heading(f"{answer.source}: {_WORDS[answer.outcome]} on torch {answer.torch}, macOS {answer.macos}", 1)
     yield blocks.Facts(tuple(_facts(answer)))
     if "verbose" in shown:
         yield from blocks.section("Parts", blocks.table_of(answer.parts, _PARTS, code=(0,)))

@@ -148,15 +148,7 @@ def has_dtype(name: str, torch: Version) -> bool:
 def _call(op: str, dtype: str, result: str, of: str) -> OpCall:
     names = ("self", "mat2") if op == "aten::mm" else ("self", "other")
     inputs = [
-        TensorSpec(
-            tensor=n,
-            storage=n,
-            dtype=dtype,
-            shape=(256, 256),
-            stride=(256, 1),
-            device=of,
-            argument=name,
-        )
+        TensorSpec(tensor=n, storage=n, dtype=dtype, shape=(256, 256), stride=(256, 1), device=of, argument=name)
         for n, name in enumerate(names[: 1 if op.endswith(("_to_copy", ".Scalar")) else 2])
     ]
     made = TensorSpec(tensor=9, storage=9, dtype=result, shape=(256, 256), stride=(256, 1))
@@ -264,11 +256,7 @@ def _architectures() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def of_method(
-    name: str,
-    judge: DtypeJudge,
-    dtypes: Iterable[str] = (),
-    library: str = "transformers",
-    bits: int = 4,
+    name: str, judge: DtypeJudge, dtypes: Iterable[str] = (), library: str = "transformers", bits: int = 4
 ) -> PartOutcome:
     """Return what a method of quantization becomes: by the library's own check of the machine, then by the list.
 

@@ -142,11 +142,7 @@ class _MacAnswers:
 
     def __init__(self, torch: Version) -> None:
         self._torch = torch
-        self.values: dict[str, Any] = {
-            "self.pre_quantized": True,
-            _DENSE: False,
-            "device_map": None,
-        }
+        self.values: dict[str, Any] = {"self.pre_quantized": True, _DENSE: False, "device_map": None}
 
     def run(self, body: list[ast.stmt]) -> _BlockEnd | None:
         """Follow statements; return how they end, or None where the next statement follows."""

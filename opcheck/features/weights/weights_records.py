@@ -11,15 +11,7 @@ from opcheck.data.packages import Becomes
 from opcheck.model.records import Record, note
 
 #: From best to worst: the worst part of a file decides.
-ORDER: tuple[Becomes, ...] = (
-    "loads",
-    "casts",
-    "runs_on_cpu",
-    "unknown",
-    "wrong",
-    "raises_at_run",
-    "raises_at_load",
-)
+ORDER: tuple[Becomes, ...] = ("loads", "casts", "runs_on_cpu", "unknown", "wrong", "raises_at_run", "raises_at_load")
 #: Outcomes after which a program computes on the GPU.
 WORKS = frozenset({"loads", "casts"})
 _RELEASE = re.compile(r"\d+(\.\d+)*")
@@ -34,8 +26,7 @@ class PartOutcome(Record, frozen=True, kw_only=True):
     text: Annotated[str, note("what a Mac prints")] = ""
     instead: str = ""
     since: Annotated[
-        str,
-        note("the first torch release, or release of a library, that loads or casts it; empty: none does"),
+        str, note("the first torch release, or release of a library, that loads or casts it; empty: none does")
     ] = ""
     evidence: tuple[str, ...] = ()
 
@@ -75,8 +66,7 @@ class WeightsMemory(Record, frozen=True, kw_only=True):
     loading: Annotated[int, note("most bytes at once while loading")]
     smallest_mac: Annotated[int | None, note("GB of the smallest Mac, as Apple sells it; null: none")]
     macs: Annotated[
-        dict[str, bool],
-        note("for each size of Mac, whether loading stays within Metal's working set"),
+        dict[str, bool], note("for each size of Mac, whether loading stays within Metal's working set")
     ] = {}
 
 

@@ -16,16 +16,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import load_macs
 from opcheck.data.watermarks import HIGH, LOW, watermarks
-from opcheck.judge.memory.replay import (
-    MOVE,
-    Allocations,
-    Taken,
-    fits,
-    highest,
-    list_taken,
-    never_written,
-    sweep,
-)
+from opcheck.judge.memory.replay import MOVE, Allocations, Taken, fits, highest, list_taken, never_written, sweep
 from opcheck.model.records import (
     CacheShape,
     GroupLocation,

@@ -124,8 +124,7 @@ def table_end(trace: Trace) -> LimitReason | None:
             weight, indices = tensors
             if indices.storage in counted and indices.shape[-1] > weight.shape[0]:
                 return LimitReason(
-                    "shape",
-                    f"a table of {weight.shape[0]:,} positions (aten::embedding {call.location})",
+                    "shape", f"a table of {weight.shape[0]:,} positions (aten::embedding {call.location})"
                 )
     return None
 
@@ -139,9 +138,7 @@ class DimensionBoundary(NamedTuple):
 
 
 def find_boundary(
-    dimension: DimensionRange,
-    is_too_large: Callable[[int], bool],
-    why: Callable[[int], LimitReason | None],
+    dimension: DimensionRange, is_too_large: Callable[[int], bool], why: Callable[[int], LimitReason | None]
 ) -> DimensionBoundary:
     """Find the largest value of a range that runs.
 
@@ -193,12 +190,7 @@ class LimitSearch:
     """
 
     def __init__(
-        self,
-        run: ScaledRun,
-        base: Report,
-        lists: OpLists,
-        ranges: Sequence[DimensionRange],
-        memory: int,
+        self, run: ScaledRun, base: Report, lists: OpLists, ranges: Sequence[DimensionRange], memory: int
     ) -> None:
         self._run, self._base, self._lists, self._ranges = run, base, lists, ranges
         self._memory = memory or _smallest(base)
@@ -236,9 +228,7 @@ class LimitSearch:
         return reason(judged, self._base)
 
     def record_proved(
-        self,
-        boundary: DimensionBoundary,
-        ends: Iterable[tuple[Mapping[str, int], LimitReason | None]],
+        self, boundary: DimensionBoundary, ends: Iterable[tuple[Mapping[str, int], LimitReason | None]]
     ) -> MemoryLimit:
         """Return the record of a boundary with the captures on both of its sides.
 
@@ -292,10 +282,7 @@ def _smallest(base: Report) -> int:
 
 
 def _record(
-    boundary: DimensionBoundary,
-    proofs: Mapping[int, LimitReason | None],
-    others: Mapping[str, int],
-    memory: int,
+    boundary: DimensionBoundary, proofs: Mapping[int, LimitReason | None], others: Mapping[str, int], memory: int
 ) -> MemoryLimit:
     """Return the record of a boundary; a capture overrides what was computed."""
     dimension, largest, ends = boundary

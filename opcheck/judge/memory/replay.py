@@ -12,11 +12,7 @@ from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.judge.memory.allocator import Allocator, HeapBlock, LimitExceededError
 from opcheck.model.records import Lifetime, MacFit, OpCall, Trace, Watermarks
 
-_PLACED: dict[MemoryOrigin, MemoryUse] = {
-    "parameter": "parameters",
-    "buffer": "buffers",
-    "input": "inputs",
-}
+_PLACED: dict[MemoryOrigin, MemoryUse] = {"parameter": "parameters", "buffer": "buffers", "input": "inputs"}
 
 
 class Taken(NamedTuple):
@@ -271,9 +267,5 @@ def _text(target: Target, result: Replayed, figures: WorkingSet, limit: int) -> 
     if result.tried >= figures.buffer:
         return invalid_buffer_size(result.tried, target.torch)
     return out_of_memory(
-        target.torch,
-        allocated=result.allocated,
-        other=result.other,
-        allowed=limit,
-        tried=result.tried,
+        target.torch, allocated=result.allocated, other=result.other, allowed=limit, tried=result.tried
     )

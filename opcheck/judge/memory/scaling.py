@@ -16,12 +16,7 @@ from opcheck.model.records import Lifetime, OpCall, TensorSpec, Trace
 
 #: What the dimensions of the second run are multiplied by: no product of powers of some equals another, and what
 #: divides the first size divides the second as a rule.  The model takes a shorter text, too.
-_RATIOS = {
-    "batch": Fraction(5),
-    "length": Fraction(3, 4),
-    "height": Fraction(2),
-    "width": Fraction(3),
-}
+_RATIOS = {"batch": Fraction(5), "length": Fraction(3, 4), "height": Fraction(2), "width": Fraction(3)}
 _OTHER_RATIOS = (Fraction(7), Fraction(11), Fraction(13), Fraction(17))
 #: Of a video's frames: models compress four into first, and keep the first.
 _MORE_FRAMES = 16
@@ -183,9 +178,7 @@ def _call(first: OpCall, second: OpCall, scale: Callable[[int, int], int]) -> Op
 
 
 def _specs(
-    first: tuple[TensorSpec, ...],
-    second: tuple[TensorSpec, ...],
-    scale: Callable[[int, int], int],
+    first: tuple[TensorSpec, ...], second: tuple[TensorSpec, ...], scale: Callable[[int, int], int]
 ) -> tuple[TensorSpec, ...]:
     pairs = list(zip(first, second, strict=False))
     if all(first.shape == second.shape and first.stride == second.stride for first, second in pairs):
@@ -205,12 +198,7 @@ def _specs_of(call: OpCall) -> tuple[TensorSpec, ...]:
     return (*call.outputs, *call.inputs)
 
 
-def _life(
-    first: Lifetime,
-    second: Lifetime,
-    scale: Callable[[int, int], int],
-    tensor: TensorSpec | None,
-) -> Lifetime:
+def _life(first: Lifetime, second: Lifetime, scale: Callable[[int, int], int], tensor: TensorSpec | None) -> Lifetime:
     if first.nbytes == second.nbytes:
         return first
     if tensor is not None:

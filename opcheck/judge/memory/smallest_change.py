@@ -174,11 +174,7 @@ def _quantize(kind: str) -> MemoryChange:
                     number -= 1
                     lives.append(
                         Lifetime(
-                            storage=number,
-                            nbytes=2 * weights[storage],
-                            first=index,
-                            freed=index + 1,
-                            kind="result",
+                            storage=number, nbytes=2 * weights[storage], first=index, freed=index + 1, kind="result"
                         )
                     )
         return msgspec.structs.replace(trace, lifetimes=tuple(lives))

@@ -63,13 +63,7 @@ def complex_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
     real, imaginary = weight.unbind(-1)
     x_re, x_im = x.unbind(-1)
     linear = torch.nn.functional.linear
-    made = torch.stack(
-        (
-            linear(x_re, real) - linear(x_im, imaginary),
-            linear(x_re, imaginary) + linear(x_im, real),
-        ),
-        -1,
-    )
+    made = torch.stack((linear(x_re, real) - linear(x_im, imaginary), linear(x_re, imaginary) + linear(x_im, real)), -1)
     return made if bias is None else made + bias
 
 

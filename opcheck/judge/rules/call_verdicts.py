@@ -25,11 +25,7 @@ from opcheck.model.records import CallGroup, Finding, Verdict, WrongNumbers, Wro
 _SET_IT = "set the variable before torch is imported: PYTORCH_ENABLE_MPS_FALLBACK=1 python ..."
 _SLOWER = "it works, slower: each call copies there and back"
 #: A limitation with a wrong result is as grave; OC108 reports it if no advisory does.
-_NARROWS: dict[Effect, Severity] = {
-    "narrows": "warning",
-    "wrong_result": "warning",
-    "warns": "note",
-}
+_NARROWS: dict[Effect, Severity] = {"narrows": "warning", "wrong_result": "warning", "warns": "note"}
 _ADVISED = ("aborts", "raises", "falls_back", "wrong_result", "narrows", "warns")
 
 
@@ -258,10 +254,7 @@ def _hint_unknown(audited: Audited, group: CallGroup) -> str:
         # A run on the emulated Mac could not compute the call; the lists know the operator.
         return f"try this call on a Mac; or {_ON_THE_CPU}"
     has = [str(line) for line in audited.lists.versions if _describes(audited, op, str(line))]
-    return sentences(
-        f"torch {', '.join(has)} has it" if has else "no release in the op lists has it",
-        _ON_THE_CPU,
-    )
+    return sentences(f"torch {', '.join(has)} has it" if has else "no release in the op lists has it", _ON_THE_CPU)
 
 
 def _describes(audited: Audited, op: str, line: str) -> bool:

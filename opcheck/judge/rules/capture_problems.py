@@ -9,14 +9,7 @@ from opcheck.data import messages
 from opcheck.data.packages import Becomes, StorageMethod, packages
 from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences, upgrade
 from opcheck.judge.texts import AFTER_PROBLEM
-from opcheck.model.records import (
-    OWN_LIMITS,
-    RAISED_ON_A_MAC,
-    Finding,
-    GroupLocation,
-    Problem,
-    Trace,
-)
+from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem, Trace
 
 
 def _places(problem: Problem) -> tuple[GroupLocation, ...]:
@@ -87,9 +80,7 @@ def find_incomplete_captures(audited: Audited) -> Iterator[Finding]:
     yield from _guesses(problems)
     if not trace.complete and all(problem.kind in _ENDS_NOTHING for problem in trace.problems):
         yield finding(
-            severity=severity,
-            message="the run ended early",
-            hint="what follows the last call was not judged",
+            severity=severity, message="the run ended early", hint="what follows the last call was not judged"
         )
 
 
@@ -236,17 +227,11 @@ _METHODS: dict[Becomes, tuple[Severity, str]] = {
     "casts": ("note", "the layers were judged as a Mac has them"),
     **dict.fromkeys(
         ("raises_at_load", "raises_at_run", "wrong"),
-        (
-            "error",
-            "the layers were judged as if they were dense, but the published weights are not",
-        ),
+        ("error", "the layers were judged as if they were dense, but the published weights are not"),
     ),
     **dict.fromkeys(
         ("loads", "runs_on_cpu", "unknown"),
-        (
-            "warning",
-            "the layers were judged as if they were dense; what the method calls instead was not",
-        ),
+        ("warning", "the layers were judged as if they were dense; what the method calls instead was not"),
     ),
 }
 

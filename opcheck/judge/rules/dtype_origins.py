@@ -13,15 +13,7 @@ from opcheck.judge.judge import judge
 from opcheck.judge.remedies import WayOut, way_out
 from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences
 from opcheck.judge.texts import INSTEAD, ORIGINS
-from opcheck.model.records import (
-    BY_NAME,
-    Birth,
-    Finding,
-    GroupLocation,
-    OpCall,
-    TensorSpec,
-    Verdict,
-)
+from opcheck.model.records import BY_NAME, Birth, Finding, GroupLocation, OpCall, TensorSpec, Verdict
 
 _NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators without a kernel"
 

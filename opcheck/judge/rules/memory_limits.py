@@ -13,15 +13,7 @@ from opcheck.judge.callgraph import is_view, route_of
 from opcheck.judge.memory.estimate import deciding, smallest
 from opcheck.judge.memory.replay import never_written
 from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
-from opcheck.model.records import (
-    Finding,
-    GroupLocation,
-    MacFit,
-    Memory,
-    MemoryGrowth,
-    OpCall,
-    TensorSpec,
-)
+from opcheck.model.records import Finding, GroupLocation, MacFit, Memory, MemoryGrowth, OpCall, TensorSpec
 
 # -- OC130: the run takes more memory than the GPU of a Mac gives ----------------------------------
 
@@ -141,10 +133,7 @@ _LIMITS = (
         "fails",
         # OperationUtils.mm: the texts of the wheels of 2.9 to 2.15.
         prints=(
-            (
-                Span(since=Version(2, 13)),
-                "MPSGraph does not support tensor dims larger than INT_MAX",
-            ),
+            (Span(since=Version(2, 13)), "MPSGraph does not support tensor dims larger than INT_MAX"),
             (
                 Span(since=Version(2, 9), until=Version(2, 13)),
                 "MPSGaph does not support tensor dims larger than INT_MAX",

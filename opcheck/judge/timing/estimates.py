@@ -218,12 +218,7 @@ _GAIN = 1.2
 
 
 def list_speedups(
-    report: Report,
-    work: Workload,
-    estimated: TimeEstimate,
-    gpus: Sequence[Gpu],
-    parameters: Parameters,
-    lists: OpLists,
+    report: Report, work: Workload, estimated: TimeEstimate, gpus: Sequence[Gpu], parameters: Parameters, lists: OpLists
 ) -> tuple[str, ...]:
     """Return what would help most, the cheapest change first.
 

@@ -100,10 +100,7 @@ def _starts(calls: Sequence[RoutedCall], times: int = 0) -> list[int]:
     # What repeats within a round has shorter distances; the earliest call starts the round.
     return max(
         loops,
-        key=lambda each: (
-            min((after - before for before, after in pairwise(each)), default=0),
-            -each[0],
-        ),
+        key=lambda each: (min((after - before for before, after in pairwise(each)), default=0), -each[0]),
         default=[],
     )
 

@@ -40,12 +40,7 @@ class AttentionProblem(NamedTuple):
 
 
 def problem(
-    dtype: torch.dtype,
-    shape: tuple[int, int, int, int],
-    sizes: tuple[int, int],
-    *,
-    mask: str,
-    causal: bool,
+    dtype: torch.dtype, shape: tuple[int, int, int, int], sizes: tuple[int, int], *, mask: str, causal: bool
 ) -> AttentionProblem:
     """Make queries, keys and values; two heads of queries share those of keys and values.
 

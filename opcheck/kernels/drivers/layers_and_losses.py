@@ -125,12 +125,7 @@ def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
     wide = operand.double().requires_grad_()
     value = F.nll_loss(wide, target, weight.double(), reduction="none")
     kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
-    shared: dict[str, Any] = {
-        "self": operand,
-        "target": target,
-        "weight": weight,
-        "ignore_index": -100,
-    }
+    shared: dict[str, Any] = {"self": operand, "target": target, "weight": weight, "ignore_index": -100}
     if call["way"] == "forward":
         result: Result = operand, value.detach(), 8 * EPS
         launch = call_operator(call, "nll_loss2d_forward", result, None, **shared, reduction=0)
@@ -229,11 +224,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
     sums = alpha.shape[1] * alpha.shape[2]
     strides = {"tg_target_stride": 1, "grad_out_batch_stride": 1}
     for name in ("log_probs", "grad"):
-        strides |= {
-            f"{name}_time_stride": batch * _LABELS,
-            f"{name}_batch_stride": _LABELS,
-            f"{name}_token_stride": 1,
-        }
+        strides |= {f"{name}_time_stride": batch * _LABELS, f"{name}_batch_stride": _LABELS, f"{name}_token_stride": 1}
     for name in ("log_alpha", "log_alpha_beta"):
         strides |= {
             f"{name}_batch_stride": sums, f"{name}_time_stride": alpha.shape[2], f"{name}_target_stride": 1

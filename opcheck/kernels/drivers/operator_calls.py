@@ -42,11 +42,7 @@ class _OneKernel(ReleaseKernels):
 
 
 def call_operator(
-    call: KernelCall,
-    name: str,
-    *results: Result | None,
-    dtypes: Sequence[torch.dtype] = (),
-    **arguments: Any,
+    call: KernelCall, name: str, *results: Result | None, dtypes: Sequence[torch.dtype] = (), **arguments: Any
 ) -> Launch:
     """Return the launch of a kernel in a call of an operator; the last launch, if there are several.
 

@@ -174,12 +174,7 @@ def _sort(call: KernelCall, dtype: torch.dtype) -> Launches:
     types = call.types
     if not {"inp", "out_vals", "out_idx", "size", "strides", "desc"} <= types.keys():
         raise Unfit("other arguments than sort_block had in 2.13")
-    for most, down, part in (
-        (1, False, 1),
-        (33, False, 33),
-        (100, True, 5),
-        (4 * threads, False, 7),
-    ):
+    for most, down, part in ((1, False, 1), (33, False, 33), (100, True, 5), (4 * threads, False, 7)):
         length = min(most, 4 * threads)  # a block has four elements a thread
         chosen = part if "sel" in types else length
         operand = random((2, length), dtype, length)

@@ -262,10 +262,7 @@ def _unfold_backward(_call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"(?P<op>max|avg)_pool_backward_{float}")
 def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     largest = call["op"] == "max"
-    for size, stride, padding in (
-        ((1, 2, 2), (1, 2, 2), (0, 0, 0)),
-        ((2, 3, 2), (1, 1, 2), (1, 1, 0)),
-    ):
+    for size, stride, padding in (((1, 2, 2), (1, 2, 2), (0, 0, 0)), ((2, 3, 2), (1, 1, 2), (1, 1, 0))):
         operand = random((2, 3, 4, 7, 8), torch.float32, 1).double().requires_grad_()
         result, places = F.max_pool3d(operand, size, stride, padding, return_indices=True)
         if not largest:
@@ -396,8 +393,5 @@ def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         resized = _resize(wide, target, call["mode"], corners=corners)
         upstream = random(resized.shape, dtype, 1)
         (value,) = torch.autograd.grad(resized, wide, upstream.double())
-        result, name = (
-            (upstream, value, 1e-5 + 32 * rounding(dtype)),
-            f"{_RESIZED[call['mode']]}_backward",
-        )
+        result, name = ((upstream, value, 1e-5 + 32 * rounding(dtype)), f"{_RESIZED[call['mode']]}_backward")
         yield call_operator(call, name, result, grad_output=upstream, align_corners=corners)

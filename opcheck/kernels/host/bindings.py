@@ -2,14 +2,7 @@
 
 from typing import NamedTuple
 
-from opcheck.kernels.host import (
-    copying_calls,
-    indexing_calls,
-    layer_calls,
-    pointwise_calls,
-    row_calls,
-    sorting_calls,
-)
+from opcheck.kernels.host import copying_calls, indexing_calls, layer_calls, pointwise_calls, row_calls, sorting_calls
 from opcheck.kernels.host.host_call import BoundCall, HostCall
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
@@ -29,10 +22,7 @@ def is_bound(name: str) -> bool:
 
 
 #: By operator the operand whose rows do not depend on each other.
-_ROWS = {
-    **dict.fromkeys(row_calls.BINDERS, "self"),
-    **dict.fromkeys(("native_layer_norm", "_fused_rms_norm"), "input"),
-}
+_ROWS = {**dict.fromkeys(row_calls.BINDERS, "self"), **dict.fromkeys(("native_layer_norm", "_fused_rms_norm"), "input")}
 
 
 class FreeDims(NamedTuple):

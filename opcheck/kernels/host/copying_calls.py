@@ -7,15 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import (
-    BoundCall,
-    HostCall,
-    HostLaunch,
-    UnboundError,
-    empty_like,
-    launch,
-    metal_type,
-)
+from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, UnboundError, empty_like, launch, metal_type
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements that a thread of a pad writes (c10/metal/common.h, ILP_PER_THREAD), bytes that a thread of a copy moves.

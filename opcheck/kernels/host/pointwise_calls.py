@@ -11,14 +11,7 @@ from torch import Tensor
 
 from opcheck.data.strict_yaml import read_as
 from opcheck.kernels import pointwise
-from opcheck.kernels.host.host_call import (
-    BoundCall,
-    HostCall,
-    HostLaunch,
-    UnboundError,
-    empty_like,
-    metal_type,
-)
+from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, UnboundError, empty_like, metal_type
 from opcheck.kernels.host.iteration import Iteration, is_repeated, iterate
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.model.records import Record
@@ -278,11 +271,7 @@ def _is_promoted(small: Tensor, other: Tensor, common: torch.dtype) -> bool:
 
 
 def _launch(
-    kernel: Any,
-    out: Tensor,
-    operands: Sequence[Tensor],
-    walk: Iteration,
-    parameters: tuple[float, ...],
+    kernel: Any, out: Tensor, operands: Sequence[Tensor], walk: Iteration, parameters: tuple[float, ...]
 ) -> HostLaunch:
     names = [argument.name for argument in kernel.buffers if argument.name in pointwise.OPERANDS]
     if len(names) != len(operands):

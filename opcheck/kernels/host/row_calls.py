@@ -8,15 +8,7 @@ import torch
 from torch import Tensor
 
 from opcheck.common.versions import Version
-from opcheck.kernels.host.host_call import (
-    BoundCall,
-    HostCall,
-    UnboundError,
-    empty_like,
-    launch,
-    metal_type,
-    round_up,
-)
+from opcheck.kernels.host.host_call import BoundCall, HostCall, UnboundError, empty_like, launch, metal_type, round_up
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 from opcheck.kernels.launch import KernelCall
 
@@ -116,13 +108,7 @@ _REDUCTIONS: dict[str, tuple[str, _Parameter]] = {
     "linalg_vector_norm": ("norm", lambda call, _count: float(call.arguments["ord"])),
     "norm": ("norm", lambda call, _count: 2.0 if call.arguments["p"] is None else float(call.arguments["p"])),
 }  # fmt: skip
-_NORMS = {
-    0.0: "norm_l0",
-    1.0: "norm_l1",
-    2.0: "norm_l2",
-    math.inf: "norm_inf",
-    -math.inf: "norm_neginf",
-}
+_NORMS = {0.0: "norm_l0", 1.0: "norm_l1", 2.0: "norm_l2", math.inf: "norm_inf", -math.inf: "norm_neginf"}
 
 
 def _correction(call: HostCall) -> float:
@@ -179,12 +165,7 @@ def _bind_places(call: HostCall, release: ReleaseKernels) -> BoundCall:
 
 
 def _last_dim(
-    call: HostCall,
-    release: ReleaseKernels,
-    name: str,
-    value: float,
-    source: Tensor,
-    dims: tuple[int, ...],
+    call: HostCall, release: ReleaseKernels, name: str, value: float, source: Tensor, dims: tuple[int, ...]
 ) -> BoundCall | None:
     """Return the launch of the kernel for contiguous rows, a simdgroup a row, where the release has one."""
     if name.startswith("arg") or dims != (source.dim() - 1,) or not source.is_contiguous() or source.shape[-1] < _LANES:

@@ -5,15 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import (
-    BoundCall,
-    HostCall,
-    HostLaunch,
-    HostWork,
-    UnboundError,
-    launch,
-    metal_type,
-)
+from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, HostWork, UnboundError, launch, metal_type
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements of a thread, the fewest and the most threads of a block.
@@ -134,10 +126,7 @@ class BlockSort(NamedTuple):
             tiles, ready, spare = tiles * 2, spare, ready
         if not (self.direct and blocks > 1):
             values, places = ready
-            steps += [
-                HostWork(lambda: results[0].copy_(values)),
-                HostWork(lambda: results[1].copy_(places)),
-            ]
+            steps += [HostWork(lambda: results[0].copy_(values)), HostWork(lambda: results[1].copy_(places))]
         return tuple(steps)
 
 

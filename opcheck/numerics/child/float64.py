@@ -35,10 +35,7 @@ BLANK = {
 #: Operators that sum products of their operands, by the beginnings of their names.
 PRODUCTS = tuple(
     f"aten::{name}"
-    for name in (
-        *("mm", "mv", "bmm", "dot", "vdot", "addmm", "addmv", "baddbmm", "addbmm"),
-        "convolution",
-    )
+    for name in (*("mm", "mv", "bmm", "dot", "vdot", "addmm", "addmv", "baddbmm", "addbmm"), "convolution")
 )
 
 #: These are tagged as random for a dropout that they may have inside; without one they are not.

@@ -25,15 +25,11 @@ def require(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(
-            f"torch has no device {name!r}",
-            context=f"--device {name}; {installed}",
-            hint=f"this machine has: {here}",
+            f"torch has no device {name!r}", context=f"--device {name}; {installed}", hint=f"this machine has: {here}"
         ) from error
     if not _works(device):
         raise UsageError(
-            f"this machine has no device {name!r}",
-            context=f"--device {name}; {installed}",
-            hint=f"it has: {here}",
+            f"this machine has no device {name!r}", context=f"--device {name}; {installed}", hint=f"it has: {here}"
         )
     return device
 

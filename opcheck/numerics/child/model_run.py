@@ -34,13 +34,7 @@ def build_model(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
     """
     say("building the model with its weights")
     with OnMps(), leave_uncompiled([]):
-        loaded = load(
-            request.model,
-            request.config,
-            dtype=request.dtype,
-            real=True,
-            repository=request.repository,
-        )
+        loaded = load(request.model, request.config, dtype=request.dtype, real=True, repository=request.repository)
         inputs = called_with(loaded, request)
     model = loaded.model if isinstance(loaded.model, nn.Module) else AsModule(loaded.model)
     set_training(model, request.model, training=request.mode == "train")
@@ -72,12 +66,7 @@ class ModelRun:
         Raises:
             BaseException: whatever the user's code raises.
         """
-        with (
-            self.sites.follow_modules(model),
-            without_compiler(),
-            torch.set_grad_enabled(grad),
-            mode,
-        ):
+        with self.sites.follow_modules(model), without_compiler(), torch.set_grad_enabled(grad), mode:
             self.output = model(*args, **kwargs)
             if train:
                 self._backward()
@@ -115,8 +104,6 @@ def describe_break(error: BaseException, title: str, *, op: str = "", calls: int
     where = locate_raise(error)
     if not calls or out_of_memory(error):
         raise CaptureError(
-            f"{doing} broke off: {text}",
-            context=" ".join(str(part) for part in (title, where) if part),
-            hint=hint,
+            f"{doing} broke off: {text}", context=" ".join(str(part) for part in (title, where) if part), hint=hint
         ) from error
     return f"broke off{f' at {where}' if where else ''}: {text}"

@@ -68,9 +68,7 @@ def _try_reproducer(written: Reproducer, request: CaptureRequest, plan: CompareP
     """Return the reproducer, after it was run alone."""
     chosen = variables(cpu_fallback=request.cpu_fallback, device=plan.device)
     done = run(
-        [sys.executable, str(Path(written.path) / "repro.py")],
-        _REPRODUCER,
-        environment={**os.environ, **chosen},
+        [sys.executable, str(Path(written.path) / "repro.py")], _REPRODUCER, environment={**os.environ, **chosen}
     )
     if done.late:
         detail = f"not done after {_REPRODUCER:g} s"

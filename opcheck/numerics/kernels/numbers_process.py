@@ -12,11 +12,7 @@ _ENTRY = "opcheck.device.emulator.child.model_numbers:check"
 
 
 def compute(
-    request: CaptureRequest,
-    trace: Trace,
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    request: CaptureRequest, trace: Trace, *, progress: Callable[[str], None] | None = None, show_output: bool = False
 ) -> tuple[KernelNumbers, ...]:
     """Return the numbers of the model of ``request`` by the release's kernels, in each dtype of its ``numbers``.
 
@@ -31,11 +27,4 @@ def compute(
         OpcheckError: the child raises it, or it died.
     """
     require_memory(request, trace, "--numbers")
-    return ask(
-        _ENTRY,
-        tuple[KernelNumbers, ...],
-        request,
-        request,
-        progress=progress,
-        show_output=show_output,
-    )
+    return ask(_ENTRY, tuple[KernelNumbers, ...], request, request, progress=progress, show_output=show_output)

@@ -14,11 +14,7 @@ _BYTES, _BYTES_OF_GRADIENT = 4 + 4 + 8, 4 + 8
 
 
 def compare(
-    request: CaptureRequest,
-    trace: Trace,
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    request: CaptureRequest, trace: Trace, *, progress: Callable[[str], None] | None = None, show_output: bool = False
 ) -> tuple[Precision, ...]:
     """Return the model of ``request`` on this machine's CPU in each dtype of ``request.precision``.
 

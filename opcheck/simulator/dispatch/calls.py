@@ -125,9 +125,7 @@ def _as_meta(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _convert(
-    value: Any,
-    on_mps: Callable[[MPSTensor], Any],
-    elsewhere: Callable[[torch.Tensor], Any] = lambda tensor: tensor,
+    value: Any, on_mps: Callable[[MPSTensor], Any], elsewhere: Callable[[torch.Tensor], Any] = lambda tensor: tensor
 ) -> Any:
     """Return the value with the functions applied to the tensors in it."""
     kind = type(value)

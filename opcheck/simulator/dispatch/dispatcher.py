@@ -36,14 +36,7 @@ from opcheck.simulator.dispatch.routes import (
     name_arguments,
     wrap_numbers,
 )
-from opcheck.simulator.dispatch.tensor import (
-    MPS_DEVICE,
-    MPSTensor,
-    detach_values,
-    is_on_mps,
-    placement,
-    wrap,
-)
+from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPSTensor, detach_values, is_on_mps, placement, wrap
 from opcheck.simulator.dispatch.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, spec_of
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import TargetQueries
@@ -58,10 +51,7 @@ KEEP_ELEMENTS = 16_384
 VIEWED = 1 << 24
 
 #: ATen/core/Generator.h, check_generator.
-_CPU_GENERATOR = (
-    "generator_device",
-    "Expected a 'mps' device type for generator but found 'cpu'",
-)
+_CPU_GENERATOR = ("generator_device", "Expected a 'mps' device type for generator but found 'cpu'")
 
 _CPU = torch.device("cpu")
 
@@ -88,12 +78,7 @@ class Simulator(dispatch.DispatchMode):
     supports_higher_order_operators = True
 
     def __init__(
-        self,
-        target: Target,
-        registrations: Mapping[str, str],
-        sink: Sink,
-        *,
-        keep: int = KEEP_ELEMENTS,
+        self, target: Target, registrations: Mapping[str, str], sink: Sink, *, keep: int = KEEP_ELEMENTS
     ) -> None:
         super().__init__()
         self.keep = keep
@@ -218,12 +203,7 @@ class Simulator(dispatch.DispatchMode):
         return outputs
 
     def _refusal(
-        self,
-        route: Route,
-        args: Any,
-        kwargs: Any,
-        inputs: list[torch.Tensor],
-        on_mps: list[MPSTensor],
+        self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor], on_mps: list[MPSTensor]
     ) -> tuple[str, str] | None:
         operator, refusal = route.operator, None
         if on_mps and operator.refuses_devices is not None:
@@ -319,12 +299,7 @@ class Simulator(dispatch.DispatchMode):
         return self._bodies[case]
 
     def _pass_arguments(
-        self,
-        route: Route,
-        names: tuple[str, ...],
-        args: Any,
-        kwargs: Any,
-        outputs: tuple[torch.Tensor, ...],
+        self, route: Route, names: tuple[str, ...], args: Any, kwargs: Any, outputs: tuple[torch.Tensor, ...]
     ) -> Body:
         """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
         arguments = name_arguments(route, args, kwargs)
@@ -361,13 +336,7 @@ class Simulator(dispatch.DispatchMode):
         sink, self.sink = self.sink, followed
         before, self.before_call = self.before_call, None
         try:
-            with (
-                torch.no_grad(),
-                keep_generators(),
-                dispatch.below_autograd(),
-                self,
-                self.context.set(on_mps=True),
-            ):
+            with torch.no_grad(), keep_generators(), dispatch.below_autograd(), self, self.context.set(on_mps=True):
                 dispatch.body_of(route.func)(
                     route.composite, *wrap_numbers(route, _valueless(args)), **_valueless(kwargs)
                 )
@@ -380,13 +349,7 @@ class Simulator(dispatch.DispatchMode):
     # -- results --------------------------------------------------------------------------------------------
 
     def _compute(
-        self,
-        route: Route,
-        key: tuple[Any, ...],
-        args: Any,
-        kwargs: Any,
-        on_mps: list[MPSTensor],
-        device: torch.device,
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, on_mps: list[MPSTensor], device: torch.device
     ) -> Any:
         state = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
         state = state and route.func not in self._unrunnable
@@ -518,12 +481,7 @@ class Simulator(dispatch.DispatchMode):
         return wrapped
 
     def _compute_shapes(
-        self,
-        route: Route,
-        result: calls.ShapedResult,
-        args: Any,
-        kwargs: Any,
-        device: torch.device,
+        self, route: Route, result: calls.ShapedResult, args: Any, kwargs: Any, device: torch.device
     ) -> Any:
         for index, specs in zip(route.writes, result.written, strict=True):
             for written, spec in zip(_collect_written(route, index, args, kwargs), specs, strict=True):

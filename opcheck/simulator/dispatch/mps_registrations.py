@@ -335,11 +335,6 @@ def _ways(implicit_by_name: Mapping[str, bool], target: Target) -> list[str]:
     registrations = load().operators(str(target.torch))
     branches = {name for name, branch in BRANCHES.items() if target.torch in branch.releases}
     return [
-        registered_way(
-            name,
-            implicit=implicit,
-            registrations=registrations,
-            branches=branches,
-        )
+        registered_way(name, implicit=implicit, registrations=registrations, branches=branches)
         for name, implicit in implicit_by_name.items()
     ]

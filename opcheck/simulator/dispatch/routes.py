@@ -25,21 +25,10 @@ _COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
 
 #: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp,
 #: computeDispatchTableEntry).
-_COMPOSITES = (
-    DispatchKey.CompositeExplicitAutogradNonFunctional,
-    DispatchKey.CompositeExplicitAutograd,
-)
+_COMPOSITES = (DispatchKey.CompositeExplicitAutogradNonFunctional, DispatchKey.CompositeExplicitAutograd)
 
 #: what an operator of another namespace is registered for: what a Mac could do with it.
-_TELLING_KEYS = (
-    "MPS",
-    "CPU",
-    "CUDA",
-    "CompositeImplicitAutograd",
-    "CompositeExplicitAutograd",
-    "Meta",
-    "Autograd",
-)
+_TELLING_KEYS = ("MPS", "CPU", "CUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "Meta", "Autograd")
 
 #: namespaces that the op lists describe: their composites are judged as calls.
 _DESCRIBED = frozenset({"aten", *LIBRARIES})
@@ -120,13 +109,7 @@ def is_implicit(name: str) -> bool:
     return dispatch.has_schema(name) and dispatch.has_kernel(name, "CompositeImplicitAutograd")
 
 
-def registered_way(
-    name: str,
-    *,
-    implicit: bool,
-    registrations: Mapping[str, str],
-    branches: Container[str],
-) -> str:
+def registered_way(name: str, *, implicit: bool, registrations: Mapping[str, str], branches: Container[str]) -> str:
     """Return the way of an overload by the registrations and branches, which is all that they decide.
 
     Args:
@@ -146,11 +129,7 @@ def registered_way(
     return "composite" if end in _COMPOSITE_VALUES else "leaf"
 
 
-def make_route(
-    func: OpOverload,
-    registrations: Mapping[str, str],
-    branches: Mapping[str, Callable[..., Any]],
-) -> Route:
+def make_route(func: OpOverload, registrations: Mapping[str, str], branches: Mapping[str, Callable[..., Any]]) -> Route:
     """Return the route of ``func``, given the target's value of every overload (op_lists/README.md)."""
     name: str = func.name()
     implicit, has_schema = is_implicit(name), dispatch.has_schema(name)

@@ -160,11 +160,7 @@ def _template(spec: TensorMeta) -> torch.Tensor:
 
 def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
     sparse = spec.layout is not torch.strided
-    with (
-        torch.inference_mode(mode=False),
-        dispatch.without_function_modes(),
-        dispatch.without_dispatch_modes(),
-    ):
+    with torch.inference_mode(mode=False), dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         wrapper = tensors.make_wrapper_subclass(
             _Wrapper,
             spec.shape,
@@ -185,11 +181,7 @@ def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
 
 
 def wrap(
-    spec: TensorMeta,
-    payload: torch.Tensor | None = None,
-    memory: Storage | None = None,
-    *,
-    requires_grad: bool = False,
+    spec: TensorMeta, payload: torch.Tensor | None = None, memory: Storage | None = None, *, requires_grad: bool = False
 ) -> MPSTensor:
     """Return a tensor of this metadata; ``payload`` contains its values if they are known.
 

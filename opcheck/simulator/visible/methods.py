@@ -15,15 +15,7 @@ import torch
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import current
-from opcheck.simulator.dispatch.tensor import (
-    MPS_DEVICE,
-    MPS_KEYS,
-    exchange,
-    is_on_mps,
-    place,
-    placement,
-    wrap,
-)
+from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPS_KEYS, exchange, is_on_mps, place, placement, wrap
 from opcheck.simulator.target_reads import READS, is_before
 from opcheck.simulator.visible import storage
 from opcheck.simulator.visible.storage import on_mps

@@ -29,14 +29,7 @@ from opcheck.data.registrations import load
 from opcheck.data.tables import python_names
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import READS
-from opcheck.simulator.visible.requirements import (
-    DESCRIPTIONS,
-    INSTALLED,
-    Caller,
-    ask_for,
-    caller,
-    version_of,
-)
+from opcheck.simulator.visible.requirements import DESCRIPTIONS, INSTALLED, Caller, ask_for, caller, version_of
 from opcheck.simulator.visible.torch_version import (
     SeenText,
     SeenTorchVersion,
@@ -256,13 +249,7 @@ def names_of_the_target() -> Iterator[None]:
     names = _Names()
     imports = builtins.__import__
 
-    def import_checked(
-        name: str,
-        globals: Any = None,
-        locals: Any = None,
-        fromlist: Any = (),
-        level: int = 0,
-    ) -> Any:
+    def import_checked(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         def perform() -> Any:
             return imports(name, globals, locals, fromlist, level)
 

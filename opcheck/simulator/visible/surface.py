@@ -235,11 +235,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (torch.mps, "load_metallib", _refusing(_NO_METAL)),
         (torch.mps, "Event", MacEvent),
         (torch.mps.profiler, "profile", _no_profile),
-        (
-            torch.mps.profiler,
-            "metal_capture",
-            _refusing(_UNKNOWN.format("torch.mps.profiler.metal_capture")),
-        ),
+        (torch.mps.profiler, "metal_capture", _refusing(_UNKNOWN.format("torch.mps.profiler.metal_capture"))),
         (torch.mps.event, "Event", MacEvent),
         (torch, "Stream", AnyStream),
         (torch.accelerator, "device_index", _index),
@@ -254,10 +250,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
     # Programs do not use a name that this torch lacks.
     present = [change for change in changes if change[1] in vars(change[0])]
     is_silent = target.torch < _V2_7
-    with (
-        replace_attributes(present),
-        warnings.catch_warnings() if is_silent else contextlib.nullcontext(),
-    ):
+    with replace_attributes(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
         if is_silent:
             warnings.filterwarnings("ignore", message=_PIN_WARNING)
         yield
@@ -357,10 +350,5 @@ def mps_backend(target: Target) -> Iterator[None]:
     )
     # Programs do not use a name that this torch lacks.
     present = [each for each in replacements if hasattr(each[0], each[1])]
-    with (
-        replace_attributes(present),
-        _hide_triton(),
-        target_reads.READS.show_target(target),
-        mac_machine(),
-    ):
+    with replace_attributes(present), _hide_triton(), target_reads.READS.show_target(target), mac_machine():
         yield

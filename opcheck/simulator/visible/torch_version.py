@@ -144,15 +144,7 @@ def _read_unrecorded(reader: Caller, text: str) -> str:
 _LOG_CALL = re.compile(r"\s*(?:\w+\.)*_?log(?:ger|ging)?\.\w+\(", re.IGNORECASE)
 #: what an object needs to be one
 _KEPT = frozenset(
-    {
-        "__class__",
-        "__new__",
-        "__init__",
-        "__getattribute__",
-        "__setattr__",
-        "__delattr__",
-        "__dir__",
-    }
+    {"__class__", "__new__", "__init__", "__getattribute__", "__setattr__", "__delattr__", "__dir__"}
     | {"__doc__", "__init_subclass__", "__subclasshook__", "__reduce__", "__reduce_ex__"}
     | {"__getstate__", "__sizeof__", "__getnewargs__", "__annotations__", "maketrans"}
 )
@@ -260,10 +252,7 @@ for _name in ("major", "minor", "micro"):
     setattr(_SeenVersion, _name, _number(_name))
 for _name in ("base_version", "public"):
     setattr(_SeenVersion, _name, property(_as_text))
-for _name, _function in (
-    ("__str__", _whole_version),
-    ("__hash__", lambda version: hash(_whole_version(version))),
-):
+for _name, _function in (("__str__", _whole_version), ("__hash__", lambda version: hash(_whole_version(version)))):
     setattr(_SeenVersion, _name, _function)
 
 

@@ -19,15 +19,7 @@ from opcheck.source.devices import (
     read_device,
     torch_name,
 )
-from opcheck.source.edits import (
-    Applicability,
-    Edit,
-    Fix,
-    insert_before,
-    insert_line,
-    is_too_long,
-    replace,
-)
+from opcheck.source.edits import Applicability, Edit, Fix, insert_before, insert_line, is_too_long, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, hit, method, rule
@@ -90,11 +82,7 @@ def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _ternary_fix(
-    node: ast.IfExp,
-    first: ast.expr,
-    second: ast.expr,
-    devices: tuple[Device, Device],
-    scanned: Scanned,
+    node: ast.IfExp, first: ast.expr, second: ast.expr, devices: tuple[Device, Device], scanned: Scanned
 ) -> Fix | None:
     if isinstance(node.test, ast.Attribute) and node.test.attr == "is_cuda":
         return _like_tensor(node, node.test, devices, scanned)
@@ -429,10 +417,7 @@ def _is_else(line: str, indent: str) -> bool:
 
 # -- if use_cuda: x = x.cuda() -----------------------------------------------------------------------
 
-_MOVE = (
-    "this moves to CUDA only, so on a Mac it stays on the CPU",
-    "take the device as a value: .to(device)",
-)
+_MOVE = ("this moves to CUDA only, so on a Mac it stays on the CPU", "take the device as a value: .to(device)")
 
 
 def _moves(node: ast.AST, scanned: Scanned) -> bool:

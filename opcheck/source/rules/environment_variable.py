@@ -22,13 +22,7 @@ def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hi
             continue
         meant = _correct_name(name)
         if meant:
-            yield hit(
-                "no such variable",
-                node,
-                fix=_rename(name_node, meant, scanned),
-                name=quote(name),
-                meant=meant,
-            )
+            yield hit("no such variable", node, fix=_rename(name_node, meant, scanned), name=quote(name), meant=meant)
             continue
         if not NAME.fullmatch(name):
             continue

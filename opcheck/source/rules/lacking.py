@@ -169,11 +169,7 @@ def _goes_on(node: ast.Try) -> bool:
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
     names = {module.partition(".")[0] for module in packages().by_import}
-    return (
-        FLASH,
-        *sorted(_BITS),
-        *(rf"{name} \b{name}\b {IMPORTS}{name}\b" for name in sorted(names)),
-    )
+    return (FLASH, *sorted(_BITS), *(rf"{name} \b{name}\b {IMPORTS}{name}\b" for name in sorted(names)))
 
 
 def requirement(path: Path) -> bool:

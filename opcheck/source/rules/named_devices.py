@@ -461,12 +461,7 @@ def find_tensor_types(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         origin = values[0] or node
     if scanned.dotted_name(node.func) or not torch_alias(scanned):
         return
-    yield hit(
-        "type text",
-        origin,
-        use=node,
-        fix=_fix_type(node, argument_given, scanned) if written else None,
-    )
+    yield hit("type text", origin, use=node, fix=_fix_type(node, argument_given, scanned) if written else None)
 
 
 def _is_type(node: ast.expr) -> bool:

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from opcheck.common.versions import Version
 from opcheck.source.call_tables import IDLE, INSTEAD, RAISES, find_error, read_table, read_words
 from opcheck.source.devices import about_cuda, called_on_mps, torch_name, write_mps_or
-from opcheck.source.edits import (
-    Applicability,
-    Edit,
-    Fix,
-    insert_after,
-    insert_before,
-    is_too_long,
-    replace,
-)
+from opcheck.source.edits import Applicability, Edit, Fix, insert_after, insert_before, is_too_long, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, chain, hit, method, rule
 from opcheck.source.words import last
@@ -42,13 +34,7 @@ def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _report(
-    node: ast.Call,
-    name: str,
-    what: str,
-    instead: str,
-    otherwise: str,
-    fix: Fix | None,
-    prints: str = "",
+    node: ast.Call, name: str, what: str, instead: str, otherwise: str, fix: Fix | None, prints: str = ""
 ) -> Hit:
     hint = f"on MPS: {instead}" if instead else otherwise
     return Hit(node=node, fix=fix, message=f"torch.cuda.{name} {what}", hint=hint, prints=prints)
@@ -124,11 +110,7 @@ def find_deprecated_checks(node: ast.Attribute | ast.Call, scanned: Scanned) -> 
             asked = scanned.dotted_name(owner) == "torch"
     if asked:
         torch = torch_name(scanned)
-        yield hit(
-            "has_mps",
-            node,
-            fix=Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None,
-        )
+        yield hit("has_mps", node, fix=Fix((replace(node, f"{torch}.backends.mps.is_available()"),)) if torch else None)
 
 
 # -- OC226: the number of CUDA devices, used as a number -------------------------------------------

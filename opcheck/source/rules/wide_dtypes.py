@@ -8,17 +8,7 @@ from typing import NamedTuple
 from opcheck.common.versions import Version
 from opcheck.source.call_tables import read_lists, read_table, read_words
 from opcheck.source.program import Binding, Function, walk
-from opcheck.source.rule import (
-    IMPORTS,
-    Hit,
-    Scanned,
-    argument,
-    chain,
-    hit,
-    method,
-    rule,
-    torch_alias,
-)
+from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, hit, method, rule, torch_alias
 from opcheck.source.words import is_cuda, last
 
 #: A dtype as its rank (bool, integer, float, complex) and its bits; a sign is of no consequence here.
@@ -449,12 +439,7 @@ def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     kind = scanned.once(("dtypes",), Dtypes, scanned).kind(moved) if is_mps is not None else None
     if kind is not None and kind.family == "torch" and kind.dtype in _WIDE:
         dtype = _WIDE[kind.dtype]
-        yield hit(
-            "wide of numpy",
-            node,
-            severity="error" if is_mps and called != "cuda" else None,
-            dtype=dtype,
-        )
+        yield hit("wide of numpy", node, severity="error" if is_mps and called != "cuda" else None, dtype=dtype)
 
 
 def _imports_numpy(scanned: Scanned) -> bool:

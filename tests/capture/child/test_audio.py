@@ -61,11 +61,7 @@ def library(tmp_path: Path) -> Path:
 def run(folder: Path) -> list[str]:
     program = f"import sys; sys.path.insert(0, {str(folder)!r})\n{PROGRAM}"
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[3],
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -177,11 +177,7 @@ def test_buffers_of_library_models_have_their_values() -> None:
         llama = transformers.LlamaConfig(hidden_size=512, intermediate_size=512, num_hidden_layers=1, vocab_size=2000)
         bert = transformers.BertConfig(num_hidden_layers=1)
         return nn.ModuleList(
-            [
-                transformers.SwinModel(swin),
-                transformers.LlamaModel(llama),
-                transformers.BertModel(bert),
-            ]
+            [transformers.SwinModel(swin), transformers.LlamaModel(llama), transformers.BertModel(bert)]
         )
 
     with building() as mode:
@@ -218,11 +214,7 @@ print(peak if sys.platform == "darwin" else peak * 1024)
 
 def test_inputs_made_while_building_become_real() -> None:
     with building():
-        made: dict[str, Any] = {
-            "image": torch.randn(1, 3, 224, 224),
-            "sizes": [torch.ones(2)],
-            "flag": True,
-        }
+        made: dict[str, Any] = {"image": torch.randn(1, 3, 224, 224), "sizes": [torch.ones(2)], "flag": True}
     assert made["image"].is_meta
     filled = fill_meta(made)
     assert filled["image"].shape == (1, 3, 224, 224)

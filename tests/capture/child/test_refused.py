@@ -24,9 +24,7 @@ def raised() -> tuple[Problem, str]:
     with pytest.raises(RuntimeError, match="Unsupported dtype Half") as result:
         recorded(torch.fft.rfft, HALF)
     problem = Problem(
-        kind="model_raised",
-        message=f"the model raised RuntimeError: {result.value}",
-        op=refused_operator(result.value),
+        kind="model_raised", message=f"the model raised RuntimeError: {result.value}", op=refused_operator(result.value)
     )
     return problem, problem.op
 

@@ -175,11 +175,7 @@ def _backward(trace: Trace) -> list[tuple[str, str]]:
     ]
 
 
-FIRST, TWICE, LAST = (
-    "hidden = self.first(x).tanh()",
-    "hidden = hidden * 2",
-    "return self.second(hidden)",
-)
+FIRST, TWICE, LAST = ("hidden = self.first(x).tanh()", "hidden = hidden * 2", "return self.second(hidden)")
 
 
 def test_a_step_has_its_phases_and_backward_the_lines_of_forward(program: Path) -> None:
@@ -189,14 +185,7 @@ def test_a_step_has_its_phases_and_backward_the_lines_of_forward(program: Path) 
     assert not trace.problems
     assert (trace.mode, trace.optimizer, trace.autocast) == ("train", "SGD", "")
     assert trace.loss == "the mean square of the floating outputs"
-    assert _ops(trace, "forward") == [
-        "linear",
-        "tanh",
-        "mul.Tensor",
-        "linear",
-        "pow.Tensor_Scalar",
-        "mean",
-    ]
+    assert _ops(trace, "forward") == ["linear", "tanh", "mul.Tensor", "linear", "pow.Tensor_Scalar", "mean"]
     assert _backward(trace) == [
         ("linear_backward", LAST),
         ("mul.Tensor", TWICE),
@@ -251,26 +240,12 @@ def test_which_number_is_minimized(program: Path, name: str, loss: str) -> None:
                 ("linear_backward", "return self.second(Cube.apply(self.first(x)))"),
             ],
         ),
-        (
-            "checkpointed",
-            [("linear", "return self.first(x).sin()"), ("cos", "return self.first(x).sin()")],
-        ),
-        (
-            "reentrant",
-            [("linear", "return self.first(x).sin()"), ("cos", "return self.first(x).sin()")],
-        ),
+        ("checkpointed", [("linear", "return self.first(x).sin()"), ("cos", "return self.first(x).sin()")]),
+        ("reentrant", [("linear", "return self.first(x).sin()"), ("cos", "return self.first(x).sin()")]),
         ("hooked", [("clamp", "hidden.register_hook(lambda grad: grad.clamp(-1, 1))")]),
         ("parametrized", [("_weight_norm_interface_backward", FIRST)]),
         ("shared", [("threshold_backward", "return self.first(self.first(x)).relu()")]),
-        (
-            "functional",
-            [
-                (
-                    "linear_backward",
-                    'return per_sample["weight"].square().sum() + self.first(x).sum()',
-                )
-            ],
-        ),
+        ("functional", [("linear_backward", 'return per_sample["weight"].square().sum() + self.first(x).sum()')]),
     ],
 )
 def test_whose_backward_a_call_is(program: Path, name: str, calls: list[tuple[str, str]]) -> None:
@@ -358,16 +333,8 @@ def test_float16_scales_its_loss_and_steps_by_the_scaler(program: Path) -> None:
     [
         ("adamx", "torch.optim has no optimizer 'adamx'", "did you mean Adamax, Adam"),
         ("adam:fusd=true", "Adam takes no 'fusd'", "it takes lr, betas"),
-        (
-            "adam:fused",
-            "not an argument: 'fused'",
-            "write NAME=VALUE, with commas between them, and values as in YAML",
-        ),
-        (
-            "adam:lr=[",
-            "not arguments: 'lr=['",
-            "write NAME=VALUE, with commas between them, and values as in YAML",
-        ),
+        ("adam:fused", "not an argument: 'fused'", "write NAME=VALUE, with commas between them, and values as in YAML"),
+        ("adam:lr=[", "not arguments: 'lr=['", "write NAME=VALUE, with commas between them, and values as in YAML"),
         ("zzz", "torch.optim has no optimizer 'zzz'", "it has Adadelta, Adafactor, Adagrad, Adam"),
     ],
 )

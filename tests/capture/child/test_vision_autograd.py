@@ -25,10 +25,7 @@ BOXES = torch.tensor([[0.0, 0.0, 0.0, 4.0, 4.0], [0.0, 1.0, 1.0, 5.0, 5.0]])
         (lambda x, b: torchvision.ops.ps_roi_align(x, b, 2), "ps_roi_align"),
         (lambda x, b: torchvision.ops.ps_roi_pool(x, b, 2), "ps_roi_pool"),
         (lambda x, b: torch.ops.torchvision.roi_align(x, b, 1.0, 2, 2, -1, True), "roi_align"),
-        (
-            lambda x, _: torchvision.ops.deform_conv2d(x, x.new_zeros(1, 18, 6, 6), x[:, :, :3, :3]),
-            "deform_conv2d",
-        ),
+        (lambda x, _: torchvision.ops.deform_conv2d(x, x.new_zeros(1, 18, 6, 6), x[:, :, :3, :3]), "deform_conv2d"),
     ],
 )
 def test_backward_calls_the_operator_of_backward(

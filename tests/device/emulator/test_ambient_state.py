@@ -49,13 +49,9 @@ def test_a_factory_that_ran_in_float32_raises_in_float64_and_runs_again_in_float
 
 
 @pytest.mark.parametrize(
-    "divide",
-    [lambda x: torch.div(x, 2), lambda x: torch.mul(x, 0.5)],
-    ids=["true division", "a float beside integers"],
+    "divide", [lambda x: torch.div(x, 2), lambda x: torch.mul(x, 0.5)], ids=["true division", "a float beside integers"]
 )
-def test_an_integers_result_follows_the_default_dtype(
-    divide: Callable[[torch.Tensor], torch.Tensor],
-) -> None:
+def test_an_integers_result_follows_the_default_dtype(divide: Callable[[torch.Tensor], torch.Tensor]) -> None:
     with opcheck.emulate(torch="2.13", macos="15"):
         integers = torch.arange(4, device="mps")
         assert divide(integers).dtype is torch.float32

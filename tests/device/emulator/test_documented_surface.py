@@ -43,10 +43,7 @@ def test_a_stream_is_made_since_2_15() -> None:
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
-    with (
-        opcheck.emulate(torch="2.13", macos="15"),
-        pytest.raises(NotSimulatedError, match="not known"),
-    ):
+    with opcheck.emulate(torch="2.13", macos="15"), pytest.raises(NotSimulatedError, match="not known"):
         torch.accelerator.memory_allocated()
 
 
@@ -97,8 +94,5 @@ def test_autocast_as_a_decorator() -> None:
 
 
 def test_torch_compile_knows_no_backend_mps() -> None:
-    with (
-        opcheck.emulate(torch="2.13", macos="15"),
-        pytest.raises(RuntimeError, match="Invalid backend: 'mps', see"),
-    ):
+    with opcheck.emulate(torch="2.13", macos="15"), pytest.raises(RuntimeError, match="Invalid backend: 'mps', see"):
         torch.compile(torch.nn.Linear(2, 2), backend="mps")

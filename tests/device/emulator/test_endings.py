@@ -56,10 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def opcheck_on(
-    server: Server,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Started:
     def run_program(_function: str, asked: Path, *_others: object, **_named: object) -> int:
         code, text = server.work(asked, tmp_path)
@@ -258,11 +255,7 @@ def test_an_audit_tells_opchecks_limit_from_the_models_error(monkeypatch: pytest
         ("print(1)", "did not import torch", 3),
         ("import torch\ntorch.nn.Linear(2, 2)(torch.ones(2))", "operator calls on the CPU", 3),
         ("import torch\ndef main():\n    torch.ones(2)\n", "made no tensor at all", 3),
-        (
-            "import subprocess, sys, torch\nsubprocess.run([sys.executable, '-c', 'pass'])",
-            "other processes",
-            3,
-        ),
+        ("import subprocess, sys, torch\nsubprocess.run([sys.executable, '-c', 'pass'])", "other processes", 3),
         ("import torch\ntorch.nn.Linear(2, 2).to('mps')", "nothing was computed there", 0),
     ],
     ids=["no torch", "the CPU", "not called", "a process", "only moves"],
@@ -299,10 +292,7 @@ _THREADS = (
     ids=["exit", "from it", "while handled", "from None", "after it", "an earlier thread"],
 )
 def test_an_end_that_follows_from_what_a_mac_raises_is_a_failure(text: str, headline: str) -> None:
-    with (
-        pytest.raises((SystemExit, ValueError, NotImplementedError)),
-        opcheck.emulate("2.13", "15") as run,
-    ):
+    with pytest.raises((SystemExit, ValueError, NotImplementedError)), opcheck.emulate("2.13", "15") as run:
         exec(text, {"torch": torch})  # noqa: S102 - the programs of the table above
     assert run.report.headline == headline
     assert "OC102" in [finding.rule for finding in run.report.findings]
@@ -340,10 +330,7 @@ def test_a_missing_argument_is_told_as_the_programs_exit(opcheck_on: Started) ->
     ids=["no kernel", "float64", "a module that is missing", "an error of its own"],
 )
 def test_an_end_is_one_finding(text: str, rule: str, message: str) -> None:
-    with (
-        pytest.raises((RuntimeError, TypeError, ValueError, ImportError)),
-        opcheck.emulate("2.13", "15") as run,
-    ):
+    with pytest.raises((RuntimeError, TypeError, ValueError, ImportError)), opcheck.emulate("2.13", "15") as run:
         exec(text, {"torch": torch})  # noqa: S102 - the four programs of the table above
     (finding,) = [finding for finding in run.report.findings if finding.severity == "error"]
     assert finding.rule == rule
@@ -381,12 +368,7 @@ class _Unreadable:
 
 @pytest.mark.parametrize(
     ("given", "code", "text"),
-    [
-        (None, 0, ""),
-        (7, 7, ""),
-        ("no data", 1, "no data\n"),
-        (_Unreadable(), 1, "(its message cannot be read)\n"),
-    ],
+    [(None, 0, ""), (7, 7, ""), ("no data", 1, "no data\n"), (_Unreadable(), 1, "(its message cannot be read)\n")],
 )
 def test_the_exit_of_a_program_has_a_code_whatever_it_is_given(
     given: object, code: int, text: str, capsys: pytest.CaptureFixture[str]

@@ -32,11 +32,7 @@ def here(*shape: int) -> torch.Tensor:
 
 
 RAISES: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
-    "float64 factory": (
-        TypeError,
-        FLOAT64,
-        lambda: torch.zeros(2, dtype=torch.float64, device="mps"),
-    ),
+    "float64 factory": (TypeError, FLOAT64, lambda: torch.zeros(2, dtype=torch.float64, device="mps")),
     "float64 move": (TypeError, FLOAT64, lambda: here().double().to("mps")),
     "float64 cast": (TypeError, FLOAT64, lambda: there().double()),
     "float64 to": (TypeError, FLOAT64, lambda: there().to(torch.float64)),

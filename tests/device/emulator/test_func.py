@@ -60,10 +60,7 @@ def test_forward_mode_of_a_linear_layer() -> None:
     """By torch.func it is taken apart; the kernel of MPS has no forward derivative (derivatives.yaml, ``linear``)."""
     weight, x = torch.ones(2, 3, device="mps"), torch.ones(3, device="mps")
     assert jvp(lambda y: F.linear(y, weight), (x,), (x,))[1].tolist() == [3, 3]
-    with (
-        fwAD.dual_level(),
-        pytest.raises(NotImplementedError, match="Trying to use forward AD with linear"),
-    ):
+    with fwAD.dual_level(), pytest.raises(NotImplementedError, match="Trying to use forward AD with linear"):
         F.linear(fwAD.make_dual(x, x), weight)
 
 

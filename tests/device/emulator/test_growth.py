@@ -192,12 +192,7 @@ CONSTANT = [
     PublicReport(linear_over_equal_rows, f"{PYTORCH}132596", "2.4", "14.2"),
     PublicReport(clip_by_tensors, f"{PYTORCH}171679", "2.9", "15.6"),
     PublicReport(blocks_over_one_length, f"{PYTORCH}181213", "2.10", "15"),
-    PublicReport(
-        fine_tuning_in_buckets,
-        "https://github.com/huggingface/transformers/pull/45818",
-        "2.11",
-        "15",
-    ),
+    PublicReport(fine_tuning_in_buckets, "https://github.com/huggingface/transformers/pull/45818", "2.11", "15"),
 ]
 
 

@@ -145,10 +145,7 @@ def test_a_program_ends_as_on_a_mac(server: Server, tmp_path: Path, program: Pat
     assert isinstance(outcome, RunOutcome), outcome
     report = outcome.report
     code = exit_code(report, fail_on="unsupported", strict=False)
-    assert (code, outcome.exit_code != 0) == (
-        int(expected["code"]),
-        expected["type"] is not None,
-    ), output
+    assert (code, outcome.exit_code != 0) == (int(expected["code"]), expected["type"] is not None), output
     assert head.warns in output
     if expected["type"] is None:
         return

@@ -54,9 +54,7 @@ def test_above_the_limit_the_program_gets_the_error_of_the_mac(
         del kept
 
 
-def test_a_ratio_that_the_allocator_refuses_raises_at_the_first_tensor(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_ratio_that_the_allocator_refuses_raises_at_the_first_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HIGH, "0.8")
     with (
         opcheck.emulate(torch="2.13", macos="15"),

@@ -69,9 +69,7 @@ def test_a_factory_makes_it_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("back", [lambda x: x.cpu(), lambda x: x.to("cpu"), lambda x: x.to(torch.ones(1))])
-def test_back_on_the_cpu_it_is_a_plain_tensor(
-    back: Callable[[torch.Tensor], torch.Tensor],
-) -> None:
+def test_back_on_the_cpu_it_is_a_plain_tensor(back: Callable[[torch.Tensor], torch.Tensor]) -> None:
     assert type(back(torch.ones(2, device="mps"))) is torch.Tensor
 
 

@@ -47,11 +47,7 @@ def run_in(file: str, text: str) -> dict[str, Any]:
         ("2.2", "torch.amp.GradScaler", "module 'torch.amp' has no attribute 'GradScaler'"),
         ("2.3", "torch.nn.RMSNorm(3)", "module 'torch.nn' has no attribute 'RMSNorm'"),
         ("2.3", "F.rms_norm", "module 'torch.nn.functional' has no attribute 'rms_norm'"),
-        (
-            "2.2",
-            "from torch.nn.attention import sdpa_kernel",
-            "No module named 'torch.nn.attention'",
-        ),
+        ("2.2", "from torch.nn.attention import sdpa_kernel", "No module named 'torch.nn.attention'"),
         ("1.13", "torch.compile", "module 'torch' has no attribute 'compile'"),
         ("1.13", "F.rms_norm", "module 'torch.nn.functional' has no attribute 'rms_norm'"),
         ("1.13", "torch.mps", "module 'torch' has no attribute 'mps'"),
@@ -66,10 +62,7 @@ def run_in(file: str, text: str) -> dict[str, Any]:
 )
 def test_a_newer_name_is_not_there(file: str, release: str, statement: str, text: str) -> None:
     program = f"import torch\nfrom torch.nn import functional as F\n{statement}\n"
-    with (
-        opcheck.emulate(torch=release, macos="15"),
-        pytest.raises((AttributeError, ImportError)) as caught,
-    ):
+    with opcheck.emulate(torch=release, macos="15"), pytest.raises((AttributeError, ImportError)) as caught:
         run_in(file, program)
     assert text in str(caught.value)
 
@@ -117,10 +110,7 @@ def test_a_newer_argument_by_its_position_is_refused_and_a_renamed_is_not() -> N
 
 def test_an_argument_that_the_installed_torch_has_lost_is_no_error_of_the_program() -> None:
     optimizer = torch.optim.SGD([torch.ones(1)])
-    with (
-        opcheck.emulate(torch="2.5", macos="15"),
-        pytest.raises(NotSimulatedError, match="has no argument 'verbose'"),
-    ):
+    with opcheck.emulate(torch="2.5", macos="15"), pytest.raises(NotSimulatedError, match="has no argument 'verbose'"):
         torch.optim.lr_scheduler.StepLR(optimizer, 1, verbose=True)  # type: ignore[call-arg]
     with (
         opcheck.emulate(torch="2.8", macos="15"),

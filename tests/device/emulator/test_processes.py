@@ -171,16 +171,7 @@ class Ended(NamedTuple):
 def run(tmp_path: Path, program: str, *flags: str, head: str = _HEAD) -> Ended:
     (tmp_path / "program.py").write_text(f"{head}{program}\n", encoding="utf-8")
     file = tmp_path / "report.json"
-    command = [
-        sys.executable,
-        "-m",
-        "opcheck",
-        "run",
-        "--torch=2.13",
-        "--macos=15",
-        "-o",
-        str(file),
-    ]
+    command = [sys.executable, "-m", "opcheck", "run", "--torch=2.13", "--macos=15", "-o", str(file)]
     ended = subprocess.run(
         [*command, *flags, "program.py"],
         capture_output=True,
@@ -215,10 +206,7 @@ def test_what_spawn_starts_runs(tmp_path: Path, expected: Expected) -> None:
 
 @pytest.mark.slow
 def test_calls_of_processes_are_in_the_report(tmp_path: Path) -> None:
-    ended = run(
-        tmp_path,
-        f"{_GUARD}q = mp.Queue()\n    mp.Process(target=on_mps, args=(3, q)).start()\n    q.get()",
-    )
+    ended = run(tmp_path, f"{_GUARD}q = mp.Queue()\n    mp.Process(target=on_mps, args=(3, q)).start()\n    q.get()")
     assert "aten::sum" in [group["op"] for group in ended.report["calls"]]
     assert ended.report["totals"]["native"] == ended.report["totals"]["calls"] > 1
 
@@ -260,16 +248,7 @@ def test_sigterm_keeps_what_was_seen(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import time, torch\nx = torch.ones(2, device='mps').sum()\nprint('ready', flush=True)\ntime.sleep(100)\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "opcheck",
-        "run",
-        "--torch=2.13",
-        "-o",
-        "report.json",
-        "program.py",
-    ]
+    command = [sys.executable, "-m", "opcheck", "run", "--torch=2.13", "-o", "report.json", "program.py"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"

@@ -87,11 +87,7 @@ def test_digits_have_the_cpus_losses() -> None:
     assert mac.report.headline == "runs natively"
     modules = {place.module for group in mac.report.groups for place in group.locations}
     assert {"conv1", "fc2"} <= modules
-    assert {phase for group in mac.report.groups for phase in group.phases} == {
-        "forward",
-        "backward",
-        "optimizer",
-    }
+    assert {phase for group in mac.report.groups for phase in group.phases} == {"forward", "backward", "optimizer"}
 
 
 @pytest.mark.usefixtures("one_stream")
@@ -171,10 +167,7 @@ def test_a_bug_raises_the_macs_error_at_its_line(tmp_path: Path, bug: str) -> No
     old, new, message = BUGS[bug]
     script, line = edited(tmp_path, "digits.py", old, new)
     kind, _, text = message.partition(": ")
-    with (
-        pytest.raises(Exception, match=re.escape(text)) as caught,
-        opcheck.emulate(torch="2.13", macos="15") as mac,
-    ):
+    with pytest.raises(Exception, match=re.escape(text)) as caught, opcheck.emulate(torch="2.13", macos="15") as mac:
         printed(str(script), "--epochs=1")
     assert caught.type.__name__ == kind
     lines = [entry.lineno for entry in traceback.extract_tb(caught.tb) if "digits" in entry.filename]
@@ -195,10 +188,7 @@ def test_the_traceback_and_the_exit_code_of_a_bug(tmp_path: Path) -> None:
     assert ended.code == 1
     trace = ended.err[ended.err.index("Traceback") : ended.err.index("RuntimeError")]
     files = re.findall(r'File "([^"]+)", line (\d+)', trace)
-    assert [(Path(file).name, int(line)) for file, line in files[:2]] == [
-        ("program.py", 4),
-        ("program.py", 3),
-    ]
+    assert [(Path(file).name, int(line)) for file, line in files[:2]] == [("program.py", 4), ("program.py", 3)]
     assert {Path(file).name for file, _ in files[2:]} == {"functional.py"}
     assert len(files) == 3
     assert "found at least two devices, mps:0 and cpu!" in ended.err
@@ -238,8 +228,7 @@ def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [((), "no program to run"), (("absent.py",), "no such file: absent.py")],
+    ("arguments", "message"), [((), "no program to run"), (("absent.py",), "no such file: absent.py")]
 )
 def test_a_wrong_use_is_three_lines(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str

@@ -17,8 +17,7 @@ def there(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("release", "words", "commit"),
-    [("2.5", "issues/77764", False), ("2.13", "issues/141287", True)],
+    ("release", "words", "commit"), [("2.5", "issues/77764", False), ("2.13", "issues/141287", True)]
 )
 def test_the_text_is_that_of_the_release(release: str, words: str, *, commit: bool) -> None:
     with opcheck.emulate(torch=release, macos="15"), pytest.raises(NotImplementedError) as caught:
@@ -54,10 +53,7 @@ def test_with_the_variable_every_fallback_warns_once_a_line() -> None:
 
 
 def test_some_fall_back_without_the_variable() -> None:
-    with (
-        opcheck.emulate(torch="2.8", macos="15") as run,
-        pytest.warns(UserWarning, match="aten::linalg_svd"),
-    ):
+    with opcheck.emulate(torch="2.8", macos="15") as run, pytest.warns(UserWarning, match="aten::linalg_svd"):
         torch.linalg.svd(there())
     assert run.report.totals["fallback_always"] > 0
 
@@ -86,12 +82,7 @@ def test_afterwards_the_process_is_as_before() -> None:
     with opcheck.emulate():
         assert torch.backends.mps.is_available()
         x = there()
-    assert (
-        torch.backends.mps.is_available(),
-        torch.Generator,
-        torch.Event,
-        torch.compile,
-    ) == before
+    assert (torch.backends.mps.is_available(), torch.Generator, torch.Event, torch.compile) == before
     with pytest.raises(RuntimeError):
         x.add_(1)
 

@@ -45,14 +45,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.Flatten()),
         (2, 2, 10, 10),
     ),
-    "norms": (
-        lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.SiLU(), nn.LayerNorm(8), nn.RMSNorm(8)),
-        (2, 4, 8, 8),
-    ),
-    "dropout": (
-        lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.GELU(), nn.Linear(8, 1)),
-        (3, 4),
-    ),
+    "norms": (lambda: nn.Sequential(nn.GroupNorm(2, 4), nn.SiLU(), nn.LayerNorm(8), nn.RMSNorm(8)), (2, 4, 8, 8)),
+    "dropout": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.GELU(), nn.Linear(8, 1)), (3, 4)),
 }
 
 
@@ -78,12 +72,7 @@ def test_the_gradients_are_the_cpus(name: str) -> None:
 
 @pytest.mark.usefixtures("one_stream")
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"bidirectional": True, "num_layers": 2, "batch_first": True},
-        {"num_layers": 2, "dropout": 0.5},
-    ],
+    "options", [{}, {"bidirectional": True, "num_layers": 2, "batch_first": True}, {"num_layers": 2, "dropout": 0.5}]
 )
 def test_an_lstm_gives_the_cpus_gradients(options: dict[str, Any]) -> None:
     on_cpu, on_mps = (numbers(lambda: nn.LSTM(3, 4, **options), (5, 2, 3), device) for device in ("cpu", "mps"))

@@ -54,10 +54,7 @@ REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
     "where": (PLAIN, lambda: torch.where(there() > 1, there(), here())),
     "a loss": (PLAIN, lambda: F.mse_loss(there(), here())),
     "lerp_": (PLAIN, lambda: there().lerp_(here(), 0.5)),
-    "masked_fill": (
-        "expected self and mask to be on the same device",
-        lambda: there().masked_fill_(mask("cpu"), 0),
-    ),
+    "masked_fill": ("expected self and mask to be on the same device", lambda: there().masked_fill_(mask("cpu"), 0)),
 }
 
 TAKEN: dict[str, Callable[[], torch.Tensor]] = {
@@ -149,20 +146,14 @@ TOO_MANY = "Trying to pass too many CPU scalars to non-CPU kernel!"
 NUMBERS_REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
     "a sum on the CPU": (PLAIN, lambda: number().add_(mps_number())),
     "stack": ("Passed CPU tensor to MPS op", lambda: torch.stack([mps_number(), number()])),
-    "stack, the CPU's first": (
-        "Passed CPU tensor to MPS op",
-        lambda: torch.stack([number(), mps_number()]),
-    ),
+    "stack, the CPU's first": ("Passed CPU tensor to MPS op", lambda: torch.stack([number(), mps_number()])),
     "an index of gather": (PLAIN, lambda: there()[0].gather(0, torch.tensor(1))),
     "an index of embedding": (
         "Placeholder storage has not been allocated",
         lambda: F.embedding(torch.tensor(1), there()),
     ),
     "a class": (PLAIN, lambda: F.cross_entropy(there()[0], torch.tensor(1))),
-    "a mask": (
-        "expected self and mask to be on the same device",
-        lambda: there().masked_fill(torch.tensor(True), 0),
-    ),
+    "a mask": ("expected self and mask to be on the same device", lambda: there().masked_fill(torch.tensor(True), 0)),
     "the first matrix": (
         "Tensor for argument #1 'self' is on CPU",
         lambda: torch.addmm(number(), there()[:, :2], there()),
@@ -199,10 +190,7 @@ NUMBERS_REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
         "Function OnTheCpuBackward returned an invalid gradient at index 0 - expected device mps:0 but got cpu",
         lambda: OnTheCpu.apply(leaf(), 2.0).sum().backward(),
     ),
-    "a hook": (
-        r"has changed the type of value \(was MPSFloatType got torch.FloatTensor\)",
-        hooked,
-    ),
+    "a hook": (r"has changed the type of value \(was MPSFloatType got torch.FloatTensor\)", hooked),
     "a first gradient": (
         "invalid gradient at index 0 - expected device mps:0 but got cpu",
         lambda: (leaf() * 2).backward(torch.ones(2, 3)),

@@ -73,10 +73,7 @@ def _with(function: Callable[..., torch.Tensor], other: complex) -> Callable[[An
 
 def _halves(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], None]:
     def run(value: complex) -> None:
-        with (
-            warnings.catch_warnings(),
-            contextlib.suppress(RuntimeError),
-        ):  # the CPU has no such kernel
+        with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # the CPU has no such kernel
             warnings.simplefilter("ignore")  # of complex32
             function(torch.tensor([value], dtype=torch.complex32).to("mps"))
 
@@ -119,33 +116,15 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     "a row masked throughout": ("2.8", "sdpa-fully-masked-row", _attend, -math.inf, 0.0),
     "NaN beside beta=0": ("2.13", "baddbmm-zero-beta-nan", _multiply, math.nan, 1.0),
     "NaN that the call overwrites": (*("2.13", "baddbmm-zero-beta-nan", _multiply_in_place, math.nan, 1.0),),
-    "integers beyond 2**24": (
-        "2.13",
-        "abs-integers-through-float",
-        _double(torch.abs),
-        2**24 + 1,
-        3,
-    ),
+    "integers beyond 2**24": ("2.13", "abs-integers-through-float", _double(torch.abs), 2**24 + 1, 3),
     "a boolean mask to the kernel": (*("2.12", "sdpa-one-pass-fully-masked-row", _attend_directly, False, True),),
     "an infinity to lgamma": ("2.13", "lgamma-infinity", _double(torch.lgamma), math.inf, 2.0),
     "the far end of erfc": ("2.13", "erfc-tail", _double(torch.special.erfc), 5.0, 1.0),
     "a small number to expm1": ("2.13", "expm1-small", _double(torch.expm1), 1e-4, 1.0),
-    "a real complex number to acos": (
-        "2.13",
-        "acos-complex-one",
-        _double(torch.acos),
-        2 + 0j,
-        0.1j,
-    ),
+    "a real complex number to acos": ("2.13", "acos-complex-one", _double(torch.acos), 2 + 0j, 0.1j),
     "complex zero": ("2.13", "sinc-complex-zero", _double(torch.sinc), 0j, 1 + 0j),
     "a singular matrix": (
-        *(
-            "2.14",
-            "svd-null-space",
-            lambda x: torch.linalg.svd(torch.eye(4, device="mps") * x),
-            0.0,
-            1.0,
-        ),
+        *("2.14", "svd-null-space", lambda x: torch.linalg.svd(torch.eye(4, device="mps") * x), 0.0, 1.0),
     ),
     "an element just outside of the bins": (*("2.13", "histogram-edges", _histogram, -1e-6, -1.0),),
     "a sum beyond uint8": ("2.11", "sum-uint8-saturates", _sum_bytes, 200, 100),
@@ -154,13 +133,7 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
         *("2.13", "sigmoid-complex64-small-part", _double(torch.sigmoid), -100 + 1e-20j, 1 + 1j),
     ),
     "a small number to sqrt": ("2.13", "sqrt-complex-small", _double(torch.sqrt), 1e-20j, 1 + 1j),
-    "a small part to sqrt": (
-        "2.13",
-        "sqrt-complex-small",
-        _double(torch.sqrt),
-        -34 - 1e-3j,
-        2 + 0j,
-    ),
+    "a small part to sqrt": ("2.13", "sqrt-complex-small", _double(torch.sqrt), -34 - 1e-3j, 2 + 0j),
     "halves beyond 256 to sqrt": (*("2.13", "sqrt-complex32-half", _halves(torch.sqrt), 300j, 0j),),
     "halves beyond 256 to log": (*("2.13", "log-complex32-overflow", _halves(torch.log), 300j, 3j),),
     "a large order": (*("2.13", "zeta-large-order", _with(torch.special.zeta, 3.0), 100.0, 2.0),),
@@ -171,13 +144,7 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     "half numbers to i0": (*("2.13", "modified-bessel-i0-half-overflow", _bessel, 12.0, 1.0),),
     "the weight 1": ("2.15", "lerp-weight-near-one", _lerp, 1.0, 0.25),
     "a large base": ("2.15", "pow-complex-large-or-small", _with(torch.pow, 0.5 + 0j), 1e20j, 1j),
-    "a small number to sinh": (
-        "2.13",
-        "sinh-complex-small",
-        _double(torch.sinh),
-        1e-6 + 0j,
-        1 + 0j,
-    ),
+    "a small number to sinh": ("2.13", "sinh-complex-small", _double(torch.sinh), 1e-6 + 0j, 1 + 0j),
     "a small part to cosh": (*("2.13", "cosh-complex32-small-part", _halves(torch.cosh), 0.007 - 11j, 1 + 1j),),
     "the second index": ("2.1", "index-put-no-bounds-check", _put, 100, 50),
     "an initial state": ("1.13", "lstm-layers-initial-state", _remember, 1.0, 0.0),

@@ -65,10 +65,7 @@ def test_ps_roi_pool_of_a_whole_image_is_the_mean_of_each_bins_channel() -> None
     image = torch.arange(4.0).reshape(1, 4, 1, 1).expand(1, 4, 8, 8).contiguous()
     whole = torch.tensor([[0.0, 0, 0, 8, 8]])
     expected = torch.tensor([[[0.0, 1], [2, 3]]])
-    for result in (
-        kernels._ps_roi_pool(image, whole, 1.0, 2, 2),
-        kernels._ps_roi_align(image, whole, 1.0, 2, 2, 2),
-    ):
+    for result in (kernels._ps_roi_pool(image, whole, 1.0, 2, 2), kernels._ps_roi_align(image, whole, 1.0, 2, 2, 2)):
         assert torch.equal(result[0][0], expected)
         assert torch.equal(result[1][0], expected.int())
 
@@ -131,12 +128,7 @@ def test_a_detection_model_runs_and_its_nms_is_judged_by_torchvisions_wheel(tmp_
     (tmp_path / "detect.py").write_text(_PROGRAM, encoding="utf-8")
     command = [sys.executable, "-m", "opcheck", "run", "--torch=2.13", "-o", "report.json", "detect.py"]  # fmt: skip
     ended = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        command, capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["mps:0", "4", "16.0"]

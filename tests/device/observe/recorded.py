@@ -36,12 +36,7 @@ class Process:
         self._code = code
         self.environment: dict[str, str] = {}
 
-    def __call__(
-        self,
-        file: Path,
-        environment: Mapping[str, str],
-        keep: Callable[[bytes], None],
-    ) -> int:
+    def __call__(self, file: Path, environment: Mapping[str, str], keep: Callable[[bytes], None]) -> int:
         self.environment = dict(environment)
         request = msgspec.json.decode(file.read_bytes(), type=ObserveRequest)
         encoded = [seal(line, request.secret) for line in self._lines]

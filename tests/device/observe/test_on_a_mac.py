@@ -68,8 +68,7 @@ def test_strict_ends_at_the_first(tmp_path: Path) -> None:
 def test_a_small_model_agrees_with_its_prediction(tmp_path: Path) -> None:
     model = tmp_path / "net.py"
     model.write_text(
-        "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())\n",
-        encoding="utf-8",
+        "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())\n", encoding="utf-8"
     )
     script = 'import torch\nfrom net import net\nnet.to("mps").eval()\nwith torch.no_grad():\n    net(torch.randn(2, 8, device="mps"))\n'
     code, _ = run(tmp_path, script=script)

@@ -59,11 +59,7 @@ def test_three_fallbacks_are_three(lists: OpLists) -> None:
     assert {item.verdict.confidence for item in report.groups} == {"observed"}
     assert group(report, "aten::add.Tensor").count == 9
     assert report.target == ReportTarget(torch="2.13", macos="15.3", cpu_fallback=True)
-    assert report.capture.packages == {
-        "macos": "15.3.2",
-        "machine": "Apple M2",
-        "macos build": "24D81",
-    }
+    assert report.capture.packages == {"macos": "15.3.2", "machine": "Apple M2", "macos build": "24D81"}
     assert "a run observed on this Mac" in render(report, "text")
 
 
@@ -89,11 +85,7 @@ def test_a_release_without_the_profiler_is_told_by_its_warnings(lists: OpLists) 
     request = ObserveRequest(program="train.py", cpu_fallback=True, stand_in="2.0/13.4")
     report = observed(process, lists, request)
     (result,) = report.groups
-    assert (result.op, result.count, result.verdict.status) == (
-        "aten::linalg_qr.out",
-        4,
-        "fallback",
-    )
+    assert (result.op, result.count, result.verdict.status) == ("aten::linalg_qr.out", 4, "fallback")
     assert any("the profiler came with torch 2.1" in item for item in report.not_checked)
     assert "PYTORCH_MPS_LOG_PROFILE_INFO" not in process.environment
 
@@ -220,10 +212,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory, lists: OpLists) -> tuple[
 def test_a_program_with_three_fallbacks_lists_three(emulated: tuple[Report, str]) -> None:
     report, _ = emulated
     fallbacks = {
-        group.op: (
-            group.count,
-            [place.location.line for place in group.locations if place.location],
-        )
+        group.op: (group.count, [place.location.line for place in group.locations if place.location])
         for group in report.groups
         if group.verdict.status == "fallback"
     }

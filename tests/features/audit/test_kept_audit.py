@@ -63,11 +63,7 @@ def test_an_unchanged_model_is_audited_once(audits: list[CaptureRequest], lists:
     ],
 )
 def test_another_question_is_another_audit(
-    audits: list[CaptureRequest],
-    lists: OpLists,
-    tmp_path: Path,
-    request_: CaptureRequest,
-    options: dict[str, Any],
+    audits: list[CaptureRequest], lists: OpLists, tmp_path: Path, request_: CaptureRequest, options: dict[str, Any]
 ) -> None:
     cache = Cache(tmp_path / "cache")
     audit_or_reuse(REQUEST, lists, cache=cache)

@@ -11,10 +11,7 @@ from opcheck.data.chips import load_chips
 from tests.command_line import CommandLine
 from tests.made import call, make_report
 
-KEYS = {
-    *("mac", "unit", "low_seconds", "high_seconds", "cpu_low_seconds", "cpu_high_seconds"),
-    *("bound", "shares"),
-}
+KEYS = {*("mac", "unit", "low_seconds", "high_seconds", "cpu_low_seconds", "cpu_high_seconds"), *("bound", "shares")}
 
 
 def times(opcheck: CommandLine, *flags: str) -> list[dict[str, Any]]:

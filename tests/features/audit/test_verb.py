@@ -47,11 +47,7 @@ def test_a_training_step_is_asked_for_by_flag_variable_and_key(
     monkeypatch.setenv("OPCHECK_AUTOCAST", "half")
     assert opcheck("audit", "m.py:Net", "--mode", "train").code == 0
     (request,) = opcheck.requests
-    assert (request.mode, request.optimizer, request.autocast) == (
-        "train",
-        "sgd:momentum=0.9",
-        "float16",
-    )
+    assert (request.mode, request.optimizer, request.autocast) == ("train", "sgd:momentum=0.9", "float16")
 
 
 def test_without_a_word_it_is_inference(opcheck: CommandLine) -> None:
@@ -215,12 +211,7 @@ def test_a_variable_stands_for_a_flag_and_the_flag_wins(opcheck: CommandLine, mo
     ],
 )
 def test_colour(
-    opcheck: CommandLine,
-    monkeypatch: pytest.MonkeyPatch,
-    flags: str,
-    environment: dict[str, str],
-    *,
-    coloured: bool,
+    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch, flags: str, environment: dict[str, str], *, coloured: bool
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -229,18 +220,10 @@ def test_colour(
 
 @pytest.mark.parametrize(
     ("environment", "coloured"),
-    [
-        ({"TERM": "xterm"}, True),
-        ({"TERM": "dumb"}, False),
-        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
-    ],
+    [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)],
 )
 def test_colour_on_a_terminal(
-    opcheck: CommandLine,
-    monkeypatch: pytest.MonkeyPatch,
-    environment: dict[str, str],
-    *,
-    coloured: bool,
+    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], *, coloured: bool
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in environment.items():

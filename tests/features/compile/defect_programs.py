@@ -21,12 +21,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.wheels.inductor import BACKEND
 from opcheck.features.compile.compile_process import backend
-from opcheck.features.compile.compile_records import (
-    CompiledVariants,
-    SideGraph,
-    TriedVariant,
-    Variant,
-)
+from opcheck.features.compile.compile_records import CompiledVariants, SideGraph, TriedVariant, Variant
 from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 
@@ -45,10 +40,7 @@ class Pair(NamedTuple):
 
 
 def compiled(
-    program: Callable[..., object],
-    *shapes: tuple[int, ...] | Tensor,
-    train: bool = False,
-    dynamic: bool | None = None,
+    program: Callable[..., object], *shapes: tuple[int, ...] | Tensor, train: bool = False, dynamic: bool | None = None
 ) -> Program:
     """Return what compiles a program for inputs of these shapes."""
 
@@ -180,10 +172,7 @@ PAIRS = (
     Pair("welford-multi-stage", "2.7", compiled(normed, (4, 4096)), compiled(normed, (4, 64))),
     Pair("welford-barrier", "2.12", compiled(normed, (4, 64)), compiled(torch.sum, (4, 64))),
     Pair(
-        "welford-dynamic",
-        "2.12",
-        compiled(normed, (4, 640), dynamic=True),
-        compiled(normed, (4, 640), dynamic=False),
+        "welford-dynamic", "2.12", compiled(normed, (4, 640), dynamic=True), compiled(normed, (4, 640), dynamic=False)
     ),
     Pair(
         "two-loops",
@@ -211,18 +200,8 @@ PAIRS = (
         compiled(lambda x: functional.pad(x, (1, 1)), (4, 8)),
         compiled(lambda x: functional.pad(x, (0, 1)), (4, 8)),
     ),
-    Pair(
-        "modulo-65536",
-        "2.10",
-        compiled(by_head(6), (2, 1024, 384)),
-        compiled(by_head(8), (2, 1024, 512)),
-    ),
-    Pair(
-        "negative-floor-division",
-        "2.7",
-        compiled(flipped, (2, 1), (2, 1)),
-        compiled(lambda x: x.flip(0), (4,)),
-    ),
+    Pair("modulo-65536", "2.10", compiled(by_head(6), (2, 1024, 384)), compiled(by_head(8), (2, 1024, 512))),
+    Pair("negative-floor-division", "2.7", compiled(flipped, (2, 1), (2, 1)), compiled(lambda x: x.flip(0), (4,))),
     Pair(
         "where-is-no-function",
         "2.9",
@@ -242,26 +221,15 @@ PAIRS = (
         compiled(with_largest_size, (7, 5, 6), dynamic=False),
     ),
     Pair(
-        "infinite-extremes",
-        "2.12",
-        compiled(lambda x: x.amax(-1), (4, 4096)),
-        compiled(lambda x: x.amax(-1), (4, 64)),
+        "infinite-extremes", "2.12", compiled(lambda x: x.amax(-1), (4, 4096)), compiled(lambda x: x.amax(-1), (4, 64))
     ),
     Pair("nested-masks", "2.11", compiled(nested_pads, (4, 8)), compiled(exchanged, (4, 8), (4, 8))),
-    Pair(
-        "masked-blocks-share-a-value",
-        "2.13",
-        compiled(exchanged, (3, 8), (3, 8)),
-        compiled(added, (3, 8), (3, 8)),
-    ),
+    Pair("masked-blocks-share-a-value", "2.13", compiled(exchanged, (3, 8), (3, 8)), compiled(added, (3, 8), (3, 8))),
     Pair("branches-share-names", "2.13", compiled(branched, (4, 8)), compiled(one_branch, (4, 8))),
     Pair("missing-math", "2.13", compiled(torch.sinh, (4, 8)), compiled(torch.sin, (4, 8))),
     Pair("round-half", "2.8", compiled(torch.round, (4, 8)), compiled(torch.floor, (4, 8))),
     Pair(
-        "python-floats",
-        "2.7",
-        compiled(Multiplies(), (8,), dynamic=True),
-        compiled(Multiplies(), (8,), dynamic=False),
+        "python-floats", "2.7", compiled(Multiplies(), (8,), dynamic=True), compiled(Multiplies(), (8,), dynamic=False)
     ),
     Pair(
         "unsigned",
@@ -275,12 +243,7 @@ PAIRS = (
         compiled(lambda x: x.amax(-1), INTEGERS),
         compiled(lambda x: x.amax(-1), INTEGERS.int()),
     ),
-    Pair(
-        "int64-product",
-        "2.13",
-        compiled(lambda x: x.prod(-1), INTEGERS),
-        compiled(lambda x: x.sum(-1), INTEGERS),
-    ),
+    Pair("int64-product", "2.13", compiled(lambda x: x.prod(-1), INTEGERS), compiled(lambda x: x.sum(-1), INTEGERS)),
     Pair(
         "bfloat16-argmax",
         "2.13",
@@ -323,30 +286,18 @@ PAIRS = (
         compiled(in_last_order(Convolution()), IMAGES, train=True),
         compiled(Convolution(), IMAGES.contiguous(), train=True),
     ),
-    Pair(
-        "buffers",
-        "2.13",
-        compiled(summed, *[(4, 8)] * 40),
-        compiled(summed, *[(4, 8)] * 20),
-    ),
+    Pair("buffers", "2.13", compiled(summed, *[(4, 8)] * 40), compiled(summed, *[(4, 8)] * 20)),
 )
 
 
 def named_defects(graphs: list[SideGraph], torch_release: str, lists: OpLists) -> list[str]:
     """Return the defects that a report names for compiled graphs."""
     tried = TriedVariant(
-        variant=Variant(backend="inductor", metal=True),
-        outcome="works",
-        graphs=len(graphs),
-        side=tuple(graphs),
+        variant=Variant(backend="inductor", metal=True), outcome="works", graphs=len(graphs), side=tuple(graphs)
     )
     judged = report(
         CompiledVariants(
-            model="m",
-            installed_torch=str(torch.__version__),
-            metal_backend=torch_release,
-            device="cpu",
-            tried=(tried,),
+            model="m", installed_torch=str(torch.__version__), metal_backend=torch_release, device="cpu", tried=(tried,)
         ),
         Target(torch=Version.parse(torch_release), macos=Version(26)),
         lists,
@@ -366,10 +317,7 @@ def main(release: str) -> None:
         compilation.use_metal_backend(Path(own.folder) / BACKEND)
     named: dict[str, dict[str, list[str]]] = {}
     for pair in PAIRS:
-        programs = {
-            "meets": (pair.torch, pair.meets),
-            "does not": (pair.other_torch or pair.torch, pair.does_not),
-        }
+        programs = {"meets": (pair.torch, pair.meets), "does not": (pair.other_torch or pair.torch, pair.does_not)}
         for name, (torch_release, program) in programs.items():
             if torch_release == release:
                 graphs = program()

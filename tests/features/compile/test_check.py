@@ -164,9 +164,7 @@ def test_the_node_that_the_line_names_is_blamed() -> None:
 
 def test_the_failures_of_a_variant_and_what_they_do_not_prove() -> None:
     tried = TriedVariant(
-        variant=Variant(backend="inductor", metal=True),
-        outcome="works",
-        side=(graph(WRITTEN), graph(WRITTEN, WRITTEN)),
+        variant=Variant(backend="inductor", metal=True), outcome="works", side=(graph(WRITTEN), graph(WRITTEN, WRITTEN))
     )
     before = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(tried,))
     after = metal_check.check_kernels(before)

@@ -89,10 +89,7 @@ def _compiled() -> CompiledVariants:
         nodes=(FusedNode(name="var", op="aten::var", location=LINE),),
     )
     sinh = CompileFailure(
-        kind="operator",
-        message="Inductor's Metal backend does not implement sinh",
-        op="aten::sinh",
-        location=LINE,
+        kind="operator", message="Inductor's Metal backend does not implement sinh", op="aten::sinh", location=LINE
     )
     extern = Extern(op="aten::_linalg_eigh", dtypes=("float32",), module="body.0")
     good = SideGraph(phase="inference", nodes=2, kernels=(kernel,), externs=(extern,), seconds=0.2)

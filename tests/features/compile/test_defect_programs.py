@@ -25,8 +25,7 @@ def test_every_defect_has_a_pair_of_programs_of_a_release_that_it_is_in() -> Non
 
 
 @pytest.mark.parametrize(
-    "release",
-    [pytest.param(release, marks=() if release == INSTALLED else pytest.mark.wheel) for release in RELEASES],
+    "release", [pytest.param(release, marks=() if release == INSTALLED else pytest.mark.wheel) for release in RELEASES]
 )
 def test_a_defect_is_named_for_the_program_that_meets_it_alone(release: str) -> None:
     done = subprocess.run(

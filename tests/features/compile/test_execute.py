@@ -147,10 +147,7 @@ def test_what_is_missing_shows_where_a_barrier_is() -> None:
             # lanes that are not there leave zeros
             [*range(1, 32), 9.0, *range(33, 48), 0.0],
         ),
-        (
-            "out[r] = metal::popcount(ulong(metal::simd_ballot(in[r] > 40)));",
-            [0.0] * 32 + [7.0] * 16,
-        ),
+        ("out[r] = metal::popcount(ulong(metal::simd_ballot(in[r] > 40)));", [0.0] * 32 + [7.0] * 16),
     ],
 )
 def test_lanes_of_a_simdgroup(body: str, expected: list[float]) -> None:

@@ -25,10 +25,7 @@ from opcheck.model.records import SourceLocation
 
 LINE = SourceLocation(file="a.py", line=3, function="f", text="return x.sinh()")
 SINH = CompileFailure(
-    kind="operator",
-    message="Inductor's Metal backend does not implement sinh",
-    op="aten::sinh",
-    location=LINE,
+    kind="operator", message="Inductor's Metal backend does not implement sinh", op="aten::sinh", location=LINE
 )
 EAGER = TriedVariant(variant=Variant(backend="eager"), outcome="works", graphs=1)
 AOT = TriedVariant(variant=Variant(backend="aot_eager"), outcome="works", graphs=1)
@@ -83,8 +80,7 @@ def test_what_works_in_inference_alone_is_said_so(lists: OpLists) -> None:
 
 
 @pytest.mark.parametrize(
-    ("torch", "outcome", "mended"),
-    [("2.13", "fails", ""), ("2.14", "fails", ""), ("2.15", "could not tell", "2.15")],
+    ("torch", "outcome", "mended"), [("2.13", "fails", ""), ("2.14", "fails", ""), ("2.15", "could not tell", "2.15")]
 )
 def test_what_the_target_has_mended_is_not_held_against_it(
     torch: str, outcome: str, mended: str, lists: OpLists
@@ -172,16 +168,10 @@ kernel void k(
 """
 
 
-def test_one_fault_of_many_kernels_is_one_finding_with_the_defect_of_the_target(
-    lists: OpLists,
-) -> None:
+def test_one_fault_of_many_kernels_is_one_finding_with_the_defect_of_the_target(lists: OpLists) -> None:
     kernels = [kernel(f"generated_kernel_{number}", UNDECLARED) for number in range(3)]
     compiled = CompiledVariants(
-        model="m",
-        installed_torch="2.13.0",
-        metal_backend="2.12.1",
-        device="cpu",
-        tried=(metal(graph(*kernels)),),
+        model="m", installed_torch="2.13.0", metal_backend="2.12.1", device="cpu", tried=(metal(graph(*kernels)),)
     )
     target = Target(torch=Version(2, 12), macos=Version(15))
     (group,) = report(compiled, target, lists, "").failures
@@ -291,9 +281,7 @@ def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
     assert "no such input" in judged.failures[0].message
 
 
-def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty(
-    lists: OpLists,
-) -> None:
+def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty(lists: OpLists) -> None:
     def noted(note: str) -> MetalKernel:
         return msgspec.structs.replace(kernel(), notes=(note,))
 
@@ -308,15 +296,9 @@ def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty
     assert outcomes(judged_report(lists, metal(graph(certain)), torch="2.11")) == ["works"]
 
 
-def test_operators_that_the_target_decomposes_otherwise_are_named_unless_it_did_it(
-    lists: OpLists,
-) -> None:
+def test_operators_that_the_target_decomposes_otherwise_are_named_unless_it_did_it(lists: OpLists) -> None:
     compiled = CompiledVariants(
-        model="m",
-        installed_torch="2.13.0",
-        metal_backend="2.10.0",
-        device="cpu",
-        tried=(metal(graph(kernel())),),
+        model="m", installed_torch="2.13.0", metal_backend="2.10.0", device="cpu", tried=(metal(graph(kernel())),)
     )
     target = Target(torch=Version(2, 10), macos=Version(15))
     judged = report(compiled, target, lists, "", differing=["gelu", "mean"])

@@ -50,10 +50,7 @@ def test_a_run_that_is_ended_keeps_what_it_has(
 ) -> None:
     variant = Variant(backend="eager")
     so_far = CompiledVariants(
-        model="m",
-        installed_torch="",
-        device="cpu",
-        tried=(TriedVariant(variant=variant, outcome="works"),),
+        model="m", installed_torch="", device="cpu", tried=(TriedVariant(variant=variant, outcome="works"),)
     )
 
     def is_ended(_function: str, _answer: Any, request: CompileRequest, *_: Any, **__: Any) -> Any:

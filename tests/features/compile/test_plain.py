@@ -118,10 +118,7 @@ def test_every_plan_holds_the_usual_one() -> None:
 
 def test_named_backends_are_taken_as_they_are_and_inductor_for_metal() -> None:
     result = compile_records.variants_of_backends(("mps", "inductor"), ("inference",), ("float16",))
-    assert result == (
-        Variant(backend="mps", dtype="float16"),
-        Variant(backend="inductor", dtype="float16", metal=True),
-    )
+    assert result == (Variant(backend="mps", dtype="float16"), Variant(backend="inductor", dtype="float16", metal=True))
     (here,) = compile_records.variants_of_backends(("inductor",), ("inference",), ("float16",), metal=False)
     assert here == Variant(backend="inductor", dtype="float16")
 

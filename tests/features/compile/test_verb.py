@@ -25,9 +25,7 @@ from opcheck.model.records import SourceLocation
 from tests.command_line import CommandLine
 
 NODE = FusedNode(
-    name="sin",
-    op="aten::sin",
-    location=SourceLocation(file="a.py", line=3, function="f", text="return x.sin()"),
+    name="sin", op="aten::sin", location=SourceLocation(file="a.py", line=3, function="f", text="return x.sin()")
 )
 KERNEL = MetalKernel(name="generated_kernel_0", source="kernel void f() {}\n", headers=("utils",), nodes=(NODE,))
 
@@ -115,10 +113,7 @@ def test_metal_comes_first_and_inductor_for_this_machine_only_with_all(opcheck: 
 
 def test_the_kernels_of_aotinductor_are_not_run(opcheck: CommandLine, child: Child) -> None:
     opcheck("compile", "a.py:f", "--run-metal", "--backend", "aotinductor", "--backend", "inductor")
-    assert {v.backend: v.run_metal for v in child.plan.variants} == {
-        "aotinductor": False,
-        "inductor": True,
-    }
+    assert {v.backend: v.run_metal for v in child.plan.variants} == {"aotinductor": False, "inductor": True}
 
 
 @pytest.mark.parametrize(("ended", "code"), [("SIGTERM", 143), ("Ctrl-C", 130), ("late", 3)])

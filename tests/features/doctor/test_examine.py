@@ -60,10 +60,7 @@ def examined(environment: Environment, lists: OpLists, **others: Path) -> dict[s
         (mac(torch_built=False, torch_available=False), ["OC312"]),
         (mac(torch_available=False), ["OC313"]),
         (mac(torch_available=False, machine_virtual=True), ["OC305"]),
-        (
-            mac(torch_problem="ImportError: dlopen", torch_built=None, torch_available=None),
-            ["OC314"],
-        ),
+        (mac(torch_problem="ImportError: dlopen", torch_built=None, torch_available=None), ["OC314"]),
         (mac(torch_version="2.15.0.dev20261001"), ["OC315"]),
         (mac(torch_version="1.12.1", packages={}), ["OC316"]),
         (mac(torch_version="2.16.0", packages={}), ["OC316"]),
@@ -109,9 +106,7 @@ def examined(environment: Environment, lists: OpLists, **others: Path) -> dict[s
         (LINUX, []),
         (
             msgspec.structs.replace(
-                LINUX,
-                variables={"PYTORCH_MPS_LOG_LEVEL": "1"},
-                packages={"torchvision": "0.28.0", "triton": "3.4.0"},
+                LINUX, variables={"PYTORCH_MPS_LOG_LEVEL": "1"}, packages={"torchvision": "0.28.0", "triton": "3.4.0"}
             ),
             ["OC320", "OC330"],
         ),

@@ -71,12 +71,7 @@ def test_the_facts_of_this_machine_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "out", "error", "problem"),
     [
-        (
-            1,
-            "",
-            "Traceback\nImportError: dlopen: wrong architecture\n",
-            "ImportError: dlopen: wrong",
-        ),
+        (1, "", "Traceback\nImportError: dlopen: wrong architecture\n", "ImportError: dlopen: wrong"),
         (-6, "", "", "import torch ended the process with code -6"),
         (0, "nothing", "", "import torch ended the process with code 0"),
     ],

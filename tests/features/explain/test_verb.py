@@ -68,10 +68,7 @@ def net(x):
         pytest.param(("diff", "2.12", "2.13"), marks=pytest.mark.slow),
         pytest.param(("compile", "b.py:net", "--input", "4", "-q"), marks=pytest.mark.slow),
         pytest.param(("compare", "b.py:net", "--input", "4", "--device", "cpu", "-q"), marks=pytest.mark.slow),
-        pytest.param(
-            ("probe", "--op", "sin", "--device", "cpu", "--limit", "2", "-q"),
-            marks=pytest.mark.slow,
-        ),
+        pytest.param(("probe", "--op", "sin", "--device", "cpu", "--limit", "2", "-q"), marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )

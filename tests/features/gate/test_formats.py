@@ -130,12 +130,7 @@ def test_csv_has_a_row_a_model_and_target(mixed: Project) -> None:
 def test_json_lines_say_what_each_finding_is_to_the_gate(mixed: Project) -> None:
     lines = [json.loads(line) for line in written(mixed, "jsonl").splitlines()]
     states = {(line["model"], line["state"]) for line in lines if line.get("rule") != "OC110"}
-    assert {
-        ("fallback", "known"),
-        ("raises", "new"),
-        ("unknown", "ignored"),
-        ("broken", "failed"),
-    } <= states
+    assert {("fallback", "known"), ("raises", "new"), ("unknown", "ignored"), ("broken", "failed")} <= states
 
 
 def test_the_suffix_of_the_output_chooses_the_format(mixed: Project) -> None:

@@ -21,16 +21,7 @@ def test_a_project_whose_models_are_fine_passes(project: Project) -> None:
     first, _, header, row, *_ = result.out.splitlines()
     assert first == "passed: 1 model on 6 targets: 6 passed"
     assert header.split() == ["model", "target", "what", "it", "does", "gate"]
-    assert row.split() == [
-        "native",
-        "torch",
-        "2.12,",
-        "macOS",
-        "15.0",
-        "runs",
-        "natively",
-        "passed",
-    ]
+    assert row.split() == ["native", "torch", "2.12,", "macOS", "15.0", "runs", "natively", "passed"]
     assert max(map(len, result.out.splitlines())) <= 100
 
 
@@ -206,9 +197,7 @@ def test_only_what_is_not_in_the_baseline_fails(project: Project) -> None:
     assert "model.py:7 in forward" not in failed.out
 
 
-def test_a_finding_is_known_on_a_target_new_to_the_baseline_unless_it_is_worse(
-    project: Project,
-) -> None:
+def test_a_finding_is_known_on_a_target_new_to_the_baseline_unless_it_is_worse(project: Project) -> None:
     project.configure("fallback")
     project("--torch", "2.14", "--baseline", "known.yaml", "--update-baseline")
     assert project("--torch", "2.14", "--baseline", "known.yaml").code == 0
@@ -280,10 +269,7 @@ def test_a_broken_model_keeps_its_place_in_the_baseline(project: Project) -> Non
         ("schema: opcheck-report/1", "this is no baseline: its schema is 'opcheck-report/1'"),
         ("schema: opcheck-baseline/2", "the baseline is of the newer schema opcheck-baseline/2"),
         ("schema: opcheck-baseline/0", "the baseline is of the older schema opcheck-baseline/0"),
-        (
-            "schema: opcheck-baseline/1\nfingerprints: opcheck/1",
-            "the baseline has other fingerprints: 'opcheck/1'",
-        ),
+        ("schema: opcheck-baseline/1\nfingerprints: opcheck/1", "the baseline has other fingerprints: 'opcheck/1'"),
         (
             "schema: opcheck-baseline/1\nfingerprints: opcheck/2\nmodels: [1]",
             "the baseline is damaged: Expected `object`, got `array`",

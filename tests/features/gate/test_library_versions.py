@@ -30,10 +30,7 @@ def test_each_version_is_a_job_of_its_own_with_all_targets() -> None:
     result = settings(
         {
             "models": ["a.py:A"],
-            "targets": [
-                {"torch": ["2.13", "2.14"], "transformers": ["5.8", "5.9.1"]},
-                {"torch": "2.14"},
-            ],
+            "targets": [{"torch": ["2.13", "2.14"], "transformers": ["5.8", "5.9.1"]}, {"torch": "2.14"}],
         },
         "opcheck.toml",
         LISTS,

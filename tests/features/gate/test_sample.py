@@ -70,11 +70,7 @@ def test_the_second_run_is_the_same_bytes_and_audits_nothing(project: Path, monk
         ("models.py", "torch.relu", "torch.tanh"),
         ("sizes.py", "WIDTH = 4", "WIDTH = 5"),
         ("scale.json", "2", "3"),
-        (
-            "pyproject.toml",
-            'model = "models.py:encoder"',
-            'model = "models.py:encoder"\ngrad = true',
-        ),
+        ("pyproject.toml", 'model = "models.py:encoder"', 'model = "models.py:encoder"\ngrad = true'),
     ],
 )
 def test_a_change_of_what_it_reads_is_audited_anew(
@@ -116,9 +112,7 @@ def started(project: Path) -> Callable[..., subprocess.Popen[str]]:
     return start
 
 
-def test_a_reader_that_stops_early_is_no_error(
-    started: Callable[..., subprocess.Popen[str]],
-) -> None:
+def test_a_reader_that_stops_early_is_no_error(started: Callable[..., subprocess.Popen[str]]) -> None:
     process = started("-q", "-f", "json", stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.read(1)
@@ -128,9 +122,7 @@ def test_a_reader_that_stops_early_is_no_error(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
-def test_a_full_disk_is_said_in_three_lines(
-    started: Callable[..., subprocess.Popen[str]],
-) -> None:
+def test_a_full_disk_is_said_in_three_lines(started: Callable[..., subprocess.Popen[str]]) -> None:
     with Path("/dev/full").open("w") as full:
         process = started("-q", stdout=full)
         _, errors = process.communicate()

@@ -21,10 +21,7 @@ def test_models_are_written_as_texts_tables_or_names() -> None:
         {"a.py:A": "a.py:A", "b.py:B": {"model": "b.py:B"}},
     ):
         result = settings({"models": models}, WHERE, LISTS).models
-        assert [(model.name, model.model) for model in result] == [
-            ("a.py:A", "a.py:A"),
-            ("b.py:B", "b.py:B"),
-        ]
+        assert [(model.name, model.model) for model in result] == [("a.py:A", "a.py:A"), ("b.py:B", "b.py:B")]
 
 
 def test_without_targets_it_is_the_newest_of_both() -> None:
@@ -35,10 +32,7 @@ def test_without_targets_it_is_the_newest_of_both() -> None:
 def test_a_target_of_two_tables_is_of_the_first() -> None:
     tables = [{"name": "all", "torch": ">=2.13"}, {"name": "new", "torch": "newest"}]
     result = settings({"targets": tables}, WHERE, LISTS).targets
-    assert [(str(item.target.torch), item.table.name) for item in result] == [
-        ("2.13", "all"),
-        ("2.14", "all"),
-    ]
+    assert [(str(item.target.torch), item.table.name) for item in result] == [("2.13", "all"), ("2.14", "all")]
 
 
 @pytest.mark.parametrize(
@@ -63,29 +57,14 @@ def test_a_target_of_two_tables_is_of_the_first() -> None:
             "models, entry 1: input",
             "",
         ),
-        (
-            "[[models]]\nmodel = 'a'\nmax = {falback = 1}",
-            "nothing to limit: 'falback'",
-            "a: max",
-            "",
-        ),
+        ("[[models]]\nmodel = 'a'\nmax = {falback = 1}", "nothing to limit: 'falback'", "a: max", ""),
         ("[[models]]\nmodel = 'a'\ntargets = ['x']", "unknown target: 'x'", "models: targets", ""),
-        (
-            "[targets]\ntorch = 2.13",
-            "wrong value: Expected str | array, got float",
-            "torch",
-            '"2.10"',
-        ),
+        ("[targets]\ntorch = 2.13", "wrong value: Expected str | array, got float", "torch", '"2.10"'),
         ("[targets]\ntorch = '>=9'", "no known version of torch lies in", "targets", "known are"),
         ("[targets]\nfail-on = 'all'", "unknown level: 'all'", "fail-on", "unsupported"),
         ("[[ignore]]\nrule = 'OC103'", "the key 'reason' is missing", "ignore, entry 1", ""),
         ("[[ignore]]\nrule = 'OC103'\nreason = ' '", "OC103 is ignored without a reason", "", ""),
-        (
-            "[[ignore]]\nrule = 'OC1O3'\nreason = 'r'",
-            "unknown rule: 'OC1O3'",
-            "entry 1",
-            "did you mean 'OC",
-        ),
+        ("[[ignore]]\nrule = 'OC1O3'\nreason = 'r'", "unknown rule: 'OC1O3'", "entry 1", "did you mean 'OC"),
         (
             "[[ignore]]\nrule = 'OC103'\nreason = 'r'\nexpires = 'soon'",
             "wrong value: ",

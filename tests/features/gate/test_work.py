@@ -67,8 +67,4 @@ def test_an_error_names_no_folder_of_this_machine(
     monkeypatch.setattr("opcheck.orchestrator.audit_targets", fail)
     failed = work(JOB, print).failed
     assert failed is not None
-    assert (failed.message, failed.context, failed.hint) == (
-        "no file",
-        "working directory .",
-        "look",
-    )
+    assert (failed.message, failed.context, failed.hint) == ("no file", "working directory .", "look")

@@ -117,13 +117,7 @@ def test_a_gate_without_a_table_offers_it(opcheck: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    "before",
-    [
-        b'[project]\r\nname = "mine"\r\n',
-        b'[project]\nname = "mine"',
-        b"\n# nothing yet  \n\n\n",
-        b"",
-    ],
+    "before", [b'[project]\r\nname = "mine"\r\n', b'[project]\nname = "mine"', b"\n# nothing yet  \n\n\n", b""]
 )
 def test_a_pyproject_keeps_its_bytes(opcheck: CommandLine, before: bytes) -> None:
     path = Path("pyproject.toml")

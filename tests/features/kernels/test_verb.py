@@ -30,10 +30,7 @@ def _libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_operations_and_the_kernels_are_listed(opcheck: CommandLine) -> None:
     listed = opcheck("kernels", "list", "--torch", "2.15")
     assert (listed.code, listed.err) == (0, "")
-    assert listed.out.splitlines() == [
-        *("torch 2.15.0, metal_basic: 2 kernels", ""),
-        "  sqr      2  float32",
-    ]
+    assert listed.out.splitlines() == [*("torch 2.15.0, metal_basic: 2 kernels", ""), "  sqr      2  float32"]
     named = opcheck("kernels", "list", "--torch", "2.15", "*scalar*")
     assert named.out.splitlines()[2:] == [
         "sqr_dense_scalar_float_float",
@@ -44,9 +41,7 @@ def test_the_operations_and_the_kernels_are_listed(opcheck: CommandLine) -> None
     ]
 
 
-def test_a_release_that_has_no_list_is_answered_by_another_which_is_said(
-    opcheck: CommandLine,
-) -> None:
+def test_a_release_that_has_no_list_is_answered_by_another_which_is_said(opcheck: CommandLine) -> None:
     result = opcheck("kernels", "list", "--torch", "9")
     assert result.out.startswith("torch 2.15.0, ")
     assert result.err == "note: the list of torch 2.15.0 answers for 9, which is newer than the op lists\n"

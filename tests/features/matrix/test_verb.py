@@ -49,9 +49,7 @@ def test_markdown_leads_with_what_is_missing(opcheck: CommandLine) -> None:
     assert out.index("## unsupported") < out.index("## CPU fallback") < out.index("## native")
 
 
-def test_without_a_file_it_prints_the_counts_and_the_commands_that_write_the_rows(
-    opcheck: CommandLine,
-) -> None:
+def test_without_a_file_it_prints_the_counts_and_the_commands_that_write_the_rows(opcheck: CommandLine) -> None:
     lines = opcheck("matrix", "--torch", "2.13").out.splitlines()
     assert len(lines) <= 15
     assert lines[0] == "MPS coverage of torch 2.13.0 on macOS 26.0"
@@ -61,10 +59,7 @@ def test_without_a_file_it_prints_the_counts_and_the_commands_that_write_the_row
 def test_a_dtype_whose_results_are_wrong_is_marked_in_its_cell(opcheck: CommandLine) -> None:
     content = json.loads(opcheck("matrix", "--torch", "2.13", "-f", "json").out)
     cells = {row["name"]: row["dtypes"] for row in content["rows"]}
-    assert (cells["aten::acos"]["complex64"], cells["aten::acos"]["float32"]) == (
-        "native_wrong",
-        "native",
-    )
+    assert (cells["aten::acos"]["complex64"], cells["aten::acos"]["float32"]) == ("native_wrong", "native")
     markdown = opcheck("matrix", "--torch", "2.13", "-f", "markdown").out
     assert "native\\_wrong: complex64" in markdown.partition("## Native, wrong for some inputs")[2]
 

@@ -80,10 +80,7 @@ def test_the_page_works_in_a_browser(browser: Any, some: Coverage, tmp_path: Pat
     everything = dom(browser, path)
     assert shown(everything) == sorted(SOME)
     assert "5 overloads of torch 2.15" in everything
-    assert shown(dom(browser, path, "#status=fallback")) == [
-        "aten::embedding_renorm_",
-        "aten::mode",
-    ]
+    assert shown(dom(browser, path, "#status=fallback")) == ["aten::embedding_renorm_", "aten::mode"]
     assert shown(dom(browser, path, "#q=nonzero&out=0")) == ["aten::nonzero"]
     # Of float64 no tensor can be made: nothing is native.
     assert shown(dom(browser, path, "#status=native&dtype=float64")) == []

@@ -116,9 +116,7 @@ def test_porting_questions_are_answered_with_the_facts_of_the_command_line(proje
 
 
 @pytest.mark.slow
-def test_questions_about_models_are_answered_with_the_facts_of_the_command_line(
-    project: Path,
-) -> None:
+def test_questions_about_models_are_answered_with_the_facts_of_the_command_line(project: Path) -> None:
     texts = check(project, AUDITS)
     assert statistics.median(len(text) / CHARACTERS for text in texts) <= 450
 
@@ -134,12 +132,7 @@ def test_a_tool_that_only_reads_leaves_the_files_and_fix_writes_when_it_may(tmp_
     before = program.read_text()
     arguments = {"paths": ["train.py"], "unsafe": True}
     shown, applied, after = ask(
-        tmp_path,
-        [
-            ("fix", arguments),
-            ("fix", {**arguments, "apply": True}),
-            ("scan", {"paths": ["train.py"]}),
-        ],
+        tmp_path, [("fix", arguments), ("fix", {**arguments, "apply": True}), ("scan", {"paths": ["train.py"]})]
     )
     assert "-x = torch.ones(2).cuda()" in shown.structured_content["text"]
     assert program.read_text() != before

@@ -47,10 +47,7 @@ MODELS = (
     "torch.nn:Linear",
     "torch.nn:Embedding",
 )
-OPS = (
-    *("erfinv", "rsqrt", "cumsum", "tril", "argmax", "mode", "linalg.svd", "special.airy_ai"),
-    *("abs", "where"),
-)
+OPS = (*("erfinv", "rsqrt", "cumsum", "tril", "argmax", "mode", "linalg.svd", "special.airy_ai"), *("abs", "where"))
 KERNELS = ("log1p", "sinh", "exp")
 PROGRAMS = {
     "flipped.py": "import torch\nx = torch.arange(6.0, device='mps').reshape(2, 3)\nprint((x * 2).flip(0).sum().item())\n",

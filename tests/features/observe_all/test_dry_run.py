@@ -50,11 +50,7 @@ def test_a_dry_run_finds_what_is_planted_and_nothing_besides(tmp_path: Path) -> 
         for word in (flag, name)
     ]
     done = observe_all(
-        tmp_path,
-        "evidence",
-        *chosen,
-        OPCHECK_TEST_LISTS=str(lists),
-        OPCHECK_TEST_WRONG=",".join(planted.WRONG),
+        tmp_path, "evidence", *chosen, OPCHECK_TEST_LISTS=str(lists), OPCHECK_TEST_WRONG=",".join(planted.WRONG)
     )
     assert done.returncode == 1, done.stderr
     assert observe_all(tmp_path, "into", "--merge", "evidence").returncode == 1
@@ -114,7 +110,4 @@ def test_a_run_that_a_mac_breaks_off_without_a_reason_is_a_contradiction(tmp_pat
     observe_all(tmp_path, "into", "--merge", "evidence")
     # The prediction of the other model is that it breaks off.
     (each,) = found(tmp_path / "into")["contradictions"]
-    assert (each["predicted"], each["observed"]) in {
-        ("runs to its end", "breaks off"),
-        ("native", "unsupported"),
-    }
+    assert (each["predicted"], each["observed"]) in {("runs to its end", "breaks off"), ("native", "unsupported")}

@@ -37,14 +37,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def host(torch: str = "2.13.0", macos: str = "15.7", gpu: str = "virtual") -> Host:
     return msgspec.convert(
-        {
-            "torch": torch,
-            "macos": macos,
-            "chip": "Apple M1 (Virtual)",
-            "image": "macos15 1",
-            "gpu": gpu,
-        },
-        Host,
+        {"torch": torch, "macos": macos, "chip": "Apple M1 (Virtual)", "image": "macos15 1", "gpu": gpu}, Host
     )
 
 
@@ -60,14 +53,7 @@ def evidence(folder: Path, *steps: list[HostRow], run: str = "a1", on: Host | No
     ]
     write_evidence(
         folder,
-        HostEvidence(
-            run=run,
-            made="2026-11-23",
-            op_lists="x",
-            host=on or host(),
-            steps=tuple(written),
-            complete=True,
-        ),
+        HostEvidence(run=run, made="2026-11-23", op_lists="x", host=on or host(), steps=tuple(written), complete=True),
     )
     return folder
 
@@ -175,10 +161,7 @@ def test_virtual_and_real_gpus_count_apart(tmp_path: Path) -> None:
     summary = merge(given, tmp_path / "into", LISTS).summary
     (found,) = summary.contradictions
     assert (found.real, found.virtual) == (1, 2)
-    assert [(each.gpu, each.contradicted) for each in summary.agreements] == [
-        ("real", 1),
-        ("virtual", 2),
-    ]
+    assert [(each.gpu, each.contradicted) for each in summary.agreements] == [("real", 1), ("virtual", 2)]
     text = as_markdown(page.document(summary))
     assert "1 run on a real GPU, 2 runs on a virtual or emulated GPU" in text
 

@@ -106,11 +106,7 @@ def test_a_wrong_result_is_in_the_headline_and_in_the_json(opcheck: CommandLine)
     assert (wrong["id"], wrong["frequency"]) == ("acos-complex-one", "sometimes")
     assert wrong["case"]
     assert wrong["when"]
-    assert content["dtypes"]["complex64"] == {
-        "status": "native",
-        "kind": None,
-        "wrong": "sometimes",
-    }
+    assert content["dtypes"]["complex64"] == {"status": "native", "kind": None, "wrong": "sometimes"}
     assert "WRONG for every real number of size 1 or more" in " ".join(opcheck(*arguments).out.split())
     assert json.loads(opcheck("op", "torch.acos", "--dtype", "float16", "--json").out)["wrong"] == []
 
@@ -123,11 +119,7 @@ def test_rare_cases_are_counted_and_not_shouted(opcheck: CommandLine) -> None:
 
 
 def test_a_name_that_fixes_a_dtype_is_judged_with_it(opcheck: CommandLine) -> None:
-    for name, status in (
-        ("double", "unsupported"),
-        ("x.half()", "native"),
-        ("cdouble", "unsupported"),
-    ):
+    for name, status in (("double", "unsupported"), ("x.half()", "native"), ("cdouble", "unsupported")):
         assert json.loads(opcheck("op", name, "--json").out)["status"] == status, name
 
 

@@ -88,9 +88,7 @@ def ended() -> EvidenceFile:
 
 
 @pytest.mark.slow
-def test_one_that_crashes_or_hangs_loses_one_result_of_a_run_that_goes_on(
-    ended: EvidenceFile,
-) -> None:
+def test_one_that_crashes_or_hangs_loses_one_result_of_a_run_that_goes_on(ended: EvidenceFile) -> None:
     result = fake("gpu", jobs=2, before=ended)
     assert result.complete
     outcomes = {outcome.opinfo: outcome.outcome for outcome in result.results}
@@ -108,9 +106,7 @@ def test_one_that_crashes_or_hangs_loses_one_result_of_a_run_that_goes_on(
     assert max(map(len, text.splitlines())) <= 100
 
 
-def test_a_run_that_ended_has_its_results_and_goes_on_as_the_same_alone(
-    ended: EvidenceFile,
-) -> None:
+def test_a_run_that_ended_has_its_results_and_goes_on_as_the_same_alone(ended: EvidenceFile) -> None:
     assert not ended.complete
     assert len(ended.results) == 1
     with pytest.raises(InputError, match="another run"):

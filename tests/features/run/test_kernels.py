@@ -31,9 +31,7 @@ def run(folder: Path, *flags: str, **variables: str) -> tuple[int, dict[str, Any
 
 
 @pytest.mark.wheel
-def test_a_line_with_wrong_numbers_fails_and_the_program_goes_on_with_the_cpus(
-    tmp_path: Path,
-) -> None:
+def test_a_line_with_wrong_numbers_fails_and_the_program_goes_on_with_the_cpus(tmp_path: Path) -> None:
     code, report, printed = run(tmp_path, "--kernels", "--torch", "2.13")
     assert code == 1
     assert printed.startswith("['--kernels'] 2.15197")

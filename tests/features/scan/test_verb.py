@@ -242,8 +242,7 @@ def test_a_file_that_cannot_be_fixed_stays_and_the_others_are_fixed(opcheck: Com
 
 
 @pytest.mark.parametrize(
-    "form",
-    ["text", "markdown", "json", "yaml", "jsonl", "csv", "sarif", "github", "gitlab", "junit"],
+    "form", ["text", "markdown", "json", "yaml", "jsonl", "csv", "sarif", "github", "gitlab", "junit"]
 )
 def test_every_format_says_why_a_finding_has_no_fix(opcheck: CommandLine, tmp_path: Path, form: str) -> None:
     program = tmp_path / "a.py"

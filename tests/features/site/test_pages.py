@@ -94,19 +94,13 @@ def test_releases_without_the_overload_have_no_row(small_pages: tuple[SitePage, 
 def test_neighbours_that_say_the_same_are_one_span(small_pages: tuple[SitePage, ...]) -> None:
     mm = operator(small_pages, "aten::mm")
     assert [(row.torch, row.state, row.dtypes) for row in mm.tables[0]] == [
-        (
-            ("2.12", "2.14"),
-            "native",
-            {"float64": "unsupported", "int64": "unsupported", "bool": "unsupported"},
-        )
+        (("2.12", "2.14"), "native", {"float64": "unsupported", "int64": "unsupported", "bool": "unsupported"})
     ]
     # mm.out has no statement of its own.
     assert [overload.table for overload in mm.overloads] == [0, 1]
 
 
-def test_limits_advisories_and_models_stand_on_the_operators_page(
-    parsed: dict[str, Element],
-) -> None:
+def test_limits_advisories_and_models_stand_on_the_operators_page(parsed: dict[str, Element]) -> None:
     result = text(parsed["op/aten/mm.html"])
     assert "mm-int" in result
     assert "Cast to float32." in result
@@ -155,16 +149,7 @@ def test_a_name_that_is_code_stays_text(small: Path, parsed: dict[str, Element])
 
 
 def test_models_with_near_names_have_pages_of_their_own() -> None:
-    names = (
-        "a.py:Net",
-        "a.py:Net<",
-        "a.py:Net>",
-        "../a.py:Net",
-        ".:x",
-        "a b",
-        "a-b",
-        "timm:x/../y",
-    )
+    names = ("a.py:Net", "a.py:Net<", "a.py:Net>", "../a.py:Net", ".:x", "a b", "a-b", "timm:x/../y")
     results = {page_records.model(name) for name in names}
     assert len(results) == len(names)
     assert not any(".." in path or path.startswith("/") for path in results)

@@ -26,9 +26,7 @@ def test_the_usual_words_of_the_command_line_find_it(name: str, python: tuple[st
     assert usual_words(page) == words
 
 
-def test_the_index_has_the_spellings_of_dtypes_and_the_states_that_differ(
-    small_pages: tuple[SitePage, ...],
-) -> None:
+def test_the_index_has_the_spellings_of_dtypes_and_the_states_that_differ(small_pages: tuple[SitePage, ...]) -> None:
     text = search_index(small_pages).removeprefix("opcheckIndex(").removesuffix(");\n")
     _, dtypes, differing, entries = json.loads(text)
     assert dtypes["bf16"] == "bfloat16"

@@ -18,11 +18,7 @@ def test_a_sweep_is_read_from_its_tables(tmp_path: Path) -> None:
     names = [model.name for model in result.models()]
     assert names == ["timm:lost", "timm:one", "timm:two", HOSTILE]
     listed = result.listed(result.models())
-    assert (listed.torch, listed.macos, listed.packages) == (
-        ("2.13", "2.14"),
-        ("15.0",),
-        {"timm": "1.0"},
-    )
+    assert (listed.torch, listed.macos, listed.packages) == (("2.13", "2.14"), ("15.0",), {"timm": "1.0"})
     assert result.users(["aten::mm", "aten::none"]) == {"inference": ("timm:one", HOSTILE)}
     (stopped,) = result.not_native(["aten::stub"])
     assert (stopped.model, stopped.targets) == ("timm:two", {"2.13": ("15.0",), "2.14": ("15.0",)})

@@ -44,9 +44,7 @@ def test_every_operator_of_the_lists_has_its_page(whole: tuple[Path, list[str]],
     assert len({name.casefold() for name in whole[1]}) == len(whole[1])
 
 
-def test_every_page_is_valid_and_every_link_leads_somewhere(
-    whole: tuple[Path, list[str]],
-) -> None:
+def test_every_page_is_valid_and_every_link_leads_somewhere(whole: tuple[Path, list[str]]) -> None:
     pages = checks.everything(whole[0])
     assert [item for name, page in pages.items() for item in checks.wrong_structure(name, page)] == []
     assert list(checks.broken(whole[0], pages)) == []
@@ -54,10 +52,7 @@ def test_every_page_is_valid_and_every_link_leads_somewhere(
 
 @pytest.mark.browser
 @pytest.mark.skipif(AXE is None, reason="no axe here")
-def test_any_operator_is_found_by_three_keys_and_a_click(
-    browser: Any,
-    whole: tuple[Path, list[str]],
-) -> None:
+def test_any_operator_is_found_by_three_keys_and_a_click(browser: Any, whole: tuple[Path, list[str]]) -> None:
     output, operators = whole
     with opened(browser, csp=True) as (page, result):
         page.goto((output / "index.html").as_uri())

@@ -73,9 +73,7 @@ class Cluster:
     def _run(self, *arguments: str) -> None:
         self._processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", "dask", *arguments],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                [sys.executable, "-m", "dask", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
         )
 

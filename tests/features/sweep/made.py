@@ -6,13 +6,7 @@ from collections.abc import Sequence
 
 from opcheck.common.vocabulary import Mode
 from opcheck.features.sweep.sweep_folder import SweepDescription
-from opcheck.features.sweep.sweep_records import (
-    MissingVerdict,
-    Model,
-    NotNativeCalls,
-    SweepOutcome,
-    SweepResult,
-)
+from opcheck.features.sweep.sweep_records import MissingVerdict, Model, NotNativeCalls, SweepOutcome, SweepResult
 
 TARGETS = ("2.4/15.0", "2.5/15.0")
 NATIVE = {"calls": 4, "operators": 2, "native": 4}

@@ -10,9 +10,7 @@ from tests.features.sweep import cluster
 
 
 @pytest.mark.slow
-def test_through_a_killed_worker_and_a_restarted_scheduler_the_rows_are_the_same(
-    tmp_path: Path,
-) -> None:
+def test_through_a_killed_worker_and_a_restarted_scheduler_the_rows_are_the_same(tmp_path: Path) -> None:
     models = tmp_path / "layers.yaml"
     models.write_text(cluster.LAYERS, encoding="utf-8")
     machines = cluster.Cluster()
@@ -57,8 +55,4 @@ def test_what_a_model_does_costs_itself_alone(tmp_path: Path, jobs: str) -> None
     refused = ("load", "ModelLoadError")
     assert results.pop("kills") in {("worker", "died"), refused}
     assert results.pop("stops") in {("worker", "hung"), refused}
-    assert results == {
-        "hangs": ("worker", "hung"),
-        "eats": ("load", "ModelLoadError"),
-        "dies": ("worker", "died"),
-    }
+    assert results == {"hangs": ("worker", "hung"), "eats": ("load", "ModelLoadError"), "dies": ("worker", "died")}

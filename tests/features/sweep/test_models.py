@@ -11,15 +11,9 @@ from opcheck.features.sweep.models import models
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        (
-            "m.yaml",
-            'models:\n- timm:a  # one\n- {model: "a.py:B", inputs: ["1x2:float32"], config: {n: 2}}\n',
-        ),
+        ("m.yaml", 'models:\n- timm:a  # one\n- {model: "a.py:B", inputs: ["1x2:float32"], config: {n: 2}}\n'),
         ("m.yml", '- timm:a\n- {model: "a.py:B", inputs: ["1x2:float32"], config: {n: 2}}\n'),
-        (
-            "m.toml",
-            'models = ["timm:a", {model = "a.py:B", inputs = ["1x2:float32"], config = {n = 2}}]',
-        ),
+        ("m.toml", 'models = ["timm:a", {model = "a.py:B", inputs = ["1x2:float32"], config = {n = 2}}]'),
     ],
 )
 def test_a_list_says_models_with_what_they_need(tmp_path: Path, name: str, text: str) -> None:

@@ -9,9 +9,7 @@ from opcheck.features.sweep.sweep_records import Control, Model, PlainRun
 from opcheck.worker import platform
 
 
-def test_a_process_that_is_not_copied_announces_the_time_of_its_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_is_not_copied_announces_the_time_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a model that hangs takes the time of all imports, too."""
     stages: list[float] = []
 

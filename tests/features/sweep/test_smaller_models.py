@@ -10,10 +10,7 @@ from opcheck.features.sweep.sweep_records import MissingVerdict, Model
 from opcheck.features.sweep.sweep_summary import MODELS, OURS, PYTORCH, attribute
 
 RAISED = MissingVerdict(
-    targets=("2.13/15.0",),
-    stage="run",
-    problem="model_raised",
-    message="the model raised ValueError: no",
+    targets=("2.13/15.0",), stage="run", problem="model_raised", message="the model raised ValueError: no"
 )
 
 

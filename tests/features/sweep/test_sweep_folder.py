@@ -15,9 +15,7 @@ from tests.features.sweep.made import about, runs
 
 ROOT = Path(opcheck.__file__).parent
 #: Imported with the pipeline, of which a sweep takes the headline and the totals alone.
-WITHOUT_A_PART = {
-    "numerics",
-}
+WITHOUT_A_PART = {"numerics"}
 MAC = Target(torch=Version(2, 13), macos=Version(15))
 
 
@@ -44,10 +42,7 @@ def test_a_second_sweep_into_one_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_of_another_version_is_refused_with_a_way_out(tmp_path: Path) -> None:
     (tmp_path / ABOUT).write_text('{"format": 0, "opcheck": "0.1.0"}')
-    with (
-        pytest.raises(UsageError, match="its format is 0, this one's 1") as caught,
-        Folder(tmp_path),
-    ):
+    with pytest.raises(UsageError, match="its format is 0, this one's 1") as caught, Folder(tmp_path):
         pass
     assert "--fresh" in caught.value.hint
     with Folder(tmp_path, fresh=True) as folder:

@@ -11,13 +11,7 @@ from opcheck.common.errors import CaptureError
 from opcheck.common.versions import Target, Version
 from opcheck.features.sweep.sweep_engine import Engine, LostError, sweep
 from opcheck.features.sweep.sweep_folder import Folder, read
-from opcheck.features.sweep.sweep_records import (
-    MissingVerdict,
-    Model,
-    SweepOutcome,
-    SweepResult,
-    SweepTask,
-)
+from opcheck.features.sweep.sweep_records import MissingVerdict, Model, SweepOutcome, SweepResult, SweepTask
 from tests.features.sweep.made import about
 
 MAC = Target(torch=Version(2, 13), macos=Version(15))

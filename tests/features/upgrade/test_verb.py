@@ -84,8 +84,7 @@ def test_where_one_is_is_said_where_it_was_not_given(
 
 def test_the_configuration_of_an_audit_says_where_one_is(opcheck: CommandLine, asked: list[CaptureRequest]) -> None:
     Path("pyproject.toml").write_text(
-        '[tool.opcheck]\ntorch = "2.12"\nmacos = "15"\ninput = ["1x3"]\nformat = "sarif"\n',
-        encoding="utf-8",
+        '[tool.opcheck]\ntorch = "2.12"\nmacos = "15"\ninput = ["1x3"]\nformat = "sarif"\n', encoding="utf-8"
     )
     result = opcheck("upgrade", "m.py:Net", "--releases", "2.12")
     assert (result.code, result.err) == (0, "")

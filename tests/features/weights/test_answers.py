@@ -190,11 +190,7 @@ def test_from_pretrained_casts_to_the_dtype_of_the_configuration(answer: Any, tm
 def test_the_files_of_an_index_are_one_model(answer: Any, tmp_path: Path) -> None:
     index = {"weight_map": {"a": "x-1.safetensors", "b": "x-2.safetensors", "c": "x-1.safetensors"}}
     half = making.safetensors(HALF)
-    files = {
-        "x-1_safetensors": half,
-        "x-2_safetensors": half,
-        "model.safetensors.index_json": index,
-    }
+    files = {"x-1_safetensors": half, "x-2_safetensors": half, "model.safetensors.index_json": index}
     folder(tmp_path, **files)
     for source in (tmp_path, tmp_path / "model.safetensors.index.json"):
         document = answer(source)
@@ -263,11 +259,7 @@ def _on(address: str, answer: Any, name: str) -> dict[str, Any]:
         from huggingface_hub import constants
 
         patch.setattr(constants, "ENDPOINT", address)
-        patch.setattr(
-            constants,
-            "HUGGINGFACE_CO_URL_TEMPLATE",
-            address + "/{repo_id}/resolve/{revision}/{filename}",
-        )
+        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
         patch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", address)
         document: dict[str, Any] = answer(name)
         return document
@@ -316,10 +308,7 @@ EDITOR = {
     "links": [],
 }
 API = {
-    "4": {
-        "class_type": "CheckpointLoaderSimple",
-        "inputs": {"ckpt_name": "sd_xl_base_fp16.safetensors"},
-    },
+    "4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "sd_xl_base_fp16.safetensors"}},
     "5": {"class_type": "UnetLoaderGGUF", "inputs": {"unet_name": "flux\\flux1-dev-Q4_K_S.gguf"}},
     "6": {"class_type": "CLIPTextEncode", "inputs": {"text": "a cat", "clip": ["4", 1]}},
 }

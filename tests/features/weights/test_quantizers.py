@@ -35,18 +35,9 @@ BODIES = {
     "if torch.cuda.is_available(): raise RuntimeError('x')": ("", False),
     "if not is_vptq_available(): raise ImportError('vptq')": ("ImportError: vptq", False),
     "if self.pre_quantized: self.quantization_config.dequantize = True": ("", True),
-    "if get_current_accelerator().type not in ['cuda', 'cpu']: raise OSError('mps')": (
-        "OSError: mps",
-        False,
-    ),
-    "if is_torch_greater_or_equal('2.16'): return\n        raise OSError('old')": (
-        "OSError: old",
-        False,
-    ),
-    "if not torch.cuda.is_available() and not is_torch_xpu_available(): return\n        raise OSError": (
-        "",
-        False,
-    ),
+    "if get_current_accelerator().type not in ['cuda', 'cpu']: raise OSError('mps')": ("OSError: mps", False),
+    "if is_torch_greater_or_equal('2.16'): return\n        raise OSError('old')": ("OSError: old", False),
+    "if not torch.cuda.is_available() and not is_torch_xpu_available(): return\n        raise OSError": ("", False),
 }
 
 

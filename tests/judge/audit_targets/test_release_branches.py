@@ -44,10 +44,7 @@ MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("transformers:GemmaModel", TINY | HEADS),
     ("transformers:PhiModel", TINY),
     ("transformers:Phi3Model", TINY | {"pad_token_id": 0}),
-    (
-        "transformers:FalconModel",
-        {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
-    ),
+    ("transformers:FalconModel", {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}),
     ("transformers:Starcoder2Model", TINY),
     ("transformers:MixtralModel", TINY | EXPERTS),
     ("transformers:CohereModel", TINY | {"pad_token_id": 0}),

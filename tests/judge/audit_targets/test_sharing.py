@@ -63,11 +63,7 @@ NEWER = [target for target in ALL if target.torch >= Version(2, 3)]
 #: a few of all, from both sides of most branches
 SPREAD = tuple(
     Target(torch=Version.parse(release), macos=Version(major, 0), cpu_fallback=fallback)
-    for release, major, fallback in (
-        ("1.13", 13, False),
-        ("2.9", 14, True),
-        ("2.15", 26, False),
-    )
+    for release, major, fallback in (("1.13", 13, False), ("2.9", 14, True), ("2.15", 26, False))
 )
 
 
@@ -139,10 +135,7 @@ def _traces(request: CaptureRequest, targets: Sequence[Target]) -> list[Trace | 
 
 def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatch) -> Trace:
     asked = msgspec.structs.replace(
-        request,
-        torch=str(target.torch),
-        macos=str(target.macos),
-        cpu_fallback=target.cpu_fallback,
+        request, torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback
     )
     result = environment(cpu_fallback=target.cpu_fallback)
     monkeypatch.setenv(target_reads.FALLBACK_VARIABLE, result[target_reads.FALLBACK_VARIABLE])
@@ -150,12 +143,7 @@ def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatc
     return msgspec.structs.replace(made, environment=result)
 
 
-def _check(
-    model: str,
-    options: dict[str, Any],
-    targets: Sequence[Target],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _check(model: str, options: dict[str, Any], targets: Sequence[Target], monkeypatch: pytest.MonkeyPatch) -> None:
     request = _request(model, **options)
     for target, trace in zip(targets, _traces(request, targets), strict=True):
         assert isinstance(trace, Trace)
@@ -213,11 +201,7 @@ def test_a_program_that_reads_the_variable_is_captured_with_and_without_it() -> 
     result = _shared(_request("asks_for_macos"), NEWER).shared
     kinds = [{(NEWER[n].macos >= Version(15, 0), NEWER[n].cpu_fallback) for n in item.targets} for item in result]
     # On macOS 15 it does not look at the variable.
-    assert sorted(map(sorted, kinds)) == [
-        [(False, False)],
-        [(False, True)],
-        [(True, False), (True, True)],
-    ]
+    assert sorted(map(sorted, kinds)) == [[(False, False)], [(False, True)], [(True, False), (True, True)]]
 
 
 def test_what_was_asked_while_it_was_built_needs_another_process() -> None:

@@ -83,10 +83,7 @@ def test_half_precision_is_refused_before_any_kernel(lists: OpLists) -> None:
     trace = _capture({"name": "rfft", "dtype": "float16"}, "2.13", "15")
     assert not trace.problems
     (refused,) = (call for call in trace.calls if call.refusal)
-    assert (refused.op, refused.refusal) == (
-        "aten::fft_rfft",
-        ("fft-half", "Unsupported dtype Half"),
-    )
+    assert (refused.op, refused.refusal) == ("aten::fft_rfft", ("fft-half", "Unsupported dtype Half"))
     result = report(trace, Target(torch=Version(2, 13), macos=Version(15)), lists)
     assert result.headline == "fails"
     assert "Unsupported dtype Half" in {finding.prints for finding in result.findings}
@@ -94,10 +91,7 @@ def test_half_precision_is_refused_before_any_kernel(lists: OpLists) -> None:
 
 @pytest.mark.parametrize(
     ("target", "prints"),
-    [
-        (("2.13", "15"), ""),
-        (("2.15", "15"), "MPS FFT only supports transforming up to 4 dimensions"),
-    ],
+    [(("2.13", "15"), ""), (("2.15", "15"), "MPS FFT only supports transforming up to 4 dimensions")],
 )
 def test_more_than_four_dimensions(target: tuple[str, str], prints: str, lists: OpLists) -> None:
     four = _kernel({"name": "rfftn", "dims": 4}, *target, lists).verdict

@@ -62,11 +62,7 @@ def test_a_second_backward_has_gradients_of_its_own() -> None:
 
 def test_peaks_are_of_what_lives_at_once() -> None:
     trace = step(life(0, 1), life(0, 3), life(1, 3), life(3, None))
-    assert peaks_as_recorded(trace) == {
-        "forward": 2 * GIB,
-        "backward": 2 * GIB,
-        "optimizer": GIB,
-    }
+    assert peaks_as_recorded(trace) == {"forward": 2 * GIB, "backward": 2 * GIB, "optimizer": GIB}
 
 
 @pytest.mark.parametrize(("torch", "gib"), [("2.13", 2), ("2.14", 1)])
@@ -114,12 +110,7 @@ def test_the_lines_that_hold_most_come_first_and_layers_are_one() -> None:
     lives = (life(0, None, 5, "parameter"), *(life(i, None, 10) for i in range(3)))
     memory = made(make_trace(*calls, lifetimes=lives))
     first, second = memory.holders
-    assert (first.nbytes, first.tensors, first.op, first.place.module) == (
-        30,
-        3,
-        "aten::mm",
-        "layer.*",
-    )
+    assert (first.nbytes, first.tensors, first.op, first.place.module) == (30, 3, "aten::mm", "layer.*")
     assert (second.kind, second.op) == ("parameters", "")
 
 
@@ -182,10 +173,7 @@ def test_the_watermarks_are_those_of_the_environment() -> None:
 @pytest.mark.parametrize(("calls", "waits", "noted"), [(8, False, True), (8, True, False), (1, False, False)])
 def test_a_bound_of_convolutions_above_the_limit_is_noted(calls: int, *, waits: bool, noted: bool) -> None:
     # 27 * 64 * 4 bytes for each of 2**19 positions: 3.4 GiB.
-    inputs = (
-        spec(1, shape=(1, 64, 8, 256, 256)),
-        spec(3, shape=(64, 64, 3, 3, 3), argument="weight"),
-    )
+    inputs = (spec(1, shape=(1, 64, 8, 256, 256)), spec(3, shape=(64, 64, 3, 3, 3), argument="weight"))
     outputs = (spec(2, shape=(1, 64, 8, 256, 256)),)
     one = call("aten::convolution", inputs=inputs, outputs=outputs, waits=waits)
     trace = make_trace(*[one] * calls, lifetimes=(life(0, None),))

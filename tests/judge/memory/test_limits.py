@@ -53,18 +53,9 @@ def test_an_unknown_dimension_lists_those_that_exist() -> None:
 
 def _run(batch: int, length: int, height: int = 8) -> Trace:
     """A run with sizes of each form: constant, linear, quadratic, a line, a product."""
-    shapes = [
-        (5, 7),
-        (batch, length),
-        (batch, length, length),
-        (batch, length + 3),
-        (height * height, batch),
-    ]
+    shapes = [(5, 7), (batch, length), (batch, length, length), (batch, length + 3), (height * height, batch)]
     calls = [
-        call(
-            "aten::mm",
-            outputs=(TensorSpec(tensor=n, storage=n, dtype="float32", shape=shape),),
-        )
+        call("aten::mm", outputs=(TensorSpec(tensor=n, storage=n, dtype="float32", shape=shape),))
         for n, shape in enumerate(shapes)
     ]
     lives = tuple(
@@ -79,10 +70,7 @@ def test_two_runs_give_the_sizes_of_any_other() -> None:
     other = {**at, **second_sizes(at, list(at))}
     run = ScaledRun(_run(*at.values()), _run(*other.values()), at, other)
     assert run.has_same_calls
-    for sizes in (
-        {"batch": 7, "length": 200, "height": 24},
-        {"batch": 64, "length": 4096, "height": 8},
-    ):
+    for sizes in ({"batch": 7, "length": 200, "height": 24}, {"batch": 64, "length": 4096, "height": 8}):
         computed, real = run.trace(sizes), _run(*sizes.values())
         assert [life.nbytes for life in computed.lifetimes] == [life.nbytes for life in real.lifetimes]
         assert [each.outputs[0].shape for each in computed.calls] == [each.outputs[0].shape for each in real.calls]

@@ -178,11 +178,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "attention": lambda: (forward, Attention(written_out=True), (torch.randn(4, 64, 32),)),
     "attention, AdamW": lambda: (train, Attention(), (torch.randn(4, 64, 32),)),
     "checkpointed, SGD": lambda: (sgd, Checkpointed(reentrant=False), (torch.randn(4, 64, 32),)),
-    "checkpointed, reentrant": lambda: (
-        sgd,
-        Checkpointed(reentrant=True),
-        (torch.randn(4, 64, 32),),
-    ),
+    "checkpointed, reentrant": lambda: (sgd, Checkpointed(reentrant=True), (torch.randn(4, 64, 32),)),
     "skips": lambda: (forward, Skips(), (torch.randn(2, 3, 32, 32),)),
     "skips, SGD": lambda: (sgd, Skips(), (torch.randn(2, 3, 32, 32),)),
     "views": lambda: (forward, Views(), (torch.randn(4, 4096),)),

@@ -60,14 +60,7 @@ class PublicText(NamedTuple):
 GITHUB = "https://github.com/"
 REPORTS = [
     PublicText(chatglm_in_single, f"{GITHUB}zai-org/ChatGLM-6B/issues/311", 16, "2.1", "13.3", 18.05),
-    PublicText(
-        chatglm_in_single,
-        f"{GITHUB}chatchat-space/Langchain-Chatchat/issues/533",
-        16,
-        "2.0",
-        "13.2",
-        18.00,
-    ),
+    PublicText(chatglm_in_single, f"{GITHUB}chatchat-space/Langchain-Chatchat/issues/533", 16, "2.0", "13.2", 18.00),
     PublicText(mpt_7b_in_single, f"{GITHUB}h2oai/h2ogpt/issues/463", 16, "2.1", "13.4", 17.27),
     PublicText(vicuna_7b_in_half, f"{GITHUB}lm-sys/FastChat/issues/274", 8, "2.0", "13"),
     PublicText(sd35_large, f"{GITHUB}Comfy-Org/ComfyUI/issues/7171", 16, "2.6", "15", 16.91),
@@ -115,13 +108,7 @@ REPORTS = [
     ),
     PublicText(flux_in_single, f"{GITHUB}black-forest-labs/flux/issues/80", 36, "2.4", "14"),
     PublicText(llama_2_13b_in_half, f"{GITHUB}Moaawiyah/AI_hw5", 16, "2.12", "26", 19.98),
-    PublicText(
-        mixtral_in_single,
-        f"{GITHUB}EleutherAI/lm-evaluation-harness/issues/1835",
-        128,
-        "2.3",
-        "14.2",
-    ),
+    PublicText(mixtral_in_single, f"{GITHUB}EleutherAI/lm-evaluation-harness/issues/1835", 128, "2.3", "14.2"),
     # The shapes that were tried (84.38, 25.00 and 6.25 MB) are weights of SDXL's U-Net in float32.
     PublicText(sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/1341", 8, "2.1", "14", 8.76),
     PublicText(sdxl_unet_in_single, f"{GITHUB}lllyasviel/Fooocus/issues/980", 8, "2.1", "14", 8.93),
@@ -198,13 +185,7 @@ REPORTS = [
 ]
 #: Texts that the estimate is wrong about: it gives 15.6 GiB at the highest, so that nothing raises.
 WRONG = PublicText(
-    klue_roberta_training,
-    f"{GITHUB}zbum/llm_application_study",
-    16,
-    "2.6",
-    "15",
-    17.36,
-    options={"mode": "train"},
+    klue_roberta_training, f"{GITHUB}zbum/llm_application_study", 16, "2.6", "15", 17.36, options={"mode": "train"}
 )
 
 

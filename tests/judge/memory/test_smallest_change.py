@@ -55,18 +55,12 @@ def test_quantized_weights_are_replayed_with_the_weight_that_each_call_makes() -
     weight = TensorSpec(tensor=3, storage=3, dtype="float16", shape=(GIB, 3), stride=(3, 1), argument="weight")
     encoder = call("aten::mm", 1, inputs=(_read(1),))
     denoiser = [call("aten::linear", 2 + n, inputs=(_named(weight, n),)) for n in range(2)]
-    lives = (
-        _weight(1, "text_encoder.1", GIB),
-        *(_weight(3 + n, f"transformer.{n}", 6 * GIB) for n in range(2)),
-    )
+    lives = (_weight(1, "text_encoder.1", GIB), *(_weight(3 + n, f"transformer.{n}", 6 * GIB) for n in range(2)))
     trace = make_trace(encoder, *denoiser, lifetimes=lives, inputs_note="as its pipeline is called")
     # 13 GiB; as Q8_0 1 + 2 * 3 * 34 / 32 GiB, and twice 6 GiB for the weight of a call, which is more.
     assert _plans(trace, 16) == []
     layers = [call("aten::linear", 9 + n, inputs=(_small(n),)) for n in range(48)]
-    many = (
-        _weight(1, "text_encoder.1", GIB),
-        *(_weight(100 + n, f"transformer.{n}", GIB // 4) for n in range(48)),
-    )
+    many = (_weight(1, "text_encoder.1", GIB), *(_weight(100 + n, f"transformer.{n}", GIB // 4) for n in range(48)))
     trace = make_trace(encoder, *layers, lifetimes=many, inputs_note="as its pipeline is called")
     # 1 + 12 * 17 / 32 + 0.5 GiB are below 10.67.
     assert _plans(trace, 16) == [(("the denoiser's weights as GGUF Q8_0",), "fits", "replayed")]
@@ -93,8 +87,7 @@ def test_half_precision_is_captured() -> None:
         parameter_bytes=20 * GIB,
     )
     half = make_trace(
-        call("aten::mm", inputs=(_read(1),)),
-        lifetimes=(_weight(1, "w", 5 * GIB), _weight(2, "v", 5 * GIB)),
+        call("aten::mm", inputs=(_read(1),)), lifetimes=(_weight(1, "w", 5 * GIB), _weight(2, "v", 5 * GIB))
     )
     assert _plans(single, 16, float16=half) == [(("float16 weights",), "fits", "captured")]
 

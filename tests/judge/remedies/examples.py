@@ -124,9 +124,7 @@ EXAMPLES: dict[str, Example] = {
         _PAIR, lambda r, w: real(torch.polar(r.abs(), w)), lambda r, w: cx.complex_polar(r.abs(), w)
     ),
     "complex_softmax": Example(
-        _ONE,
-        lambda a: real(torch.polar(joined(a).abs().softmax(-1), joined(a).angle())),
-        cx.complex_softmax,
+        _ONE, lambda a: real(torch.polar(joined(a).abs().softmax(-1), joined(a).angle())), cx.complex_softmax
     ),
     "complex_normalize": Example(_ONE, lambda a: real(_complex_norm(joined(a))), cx.complex_normalize),
     "complex_linear": Example(
@@ -135,9 +133,7 @@ EXAMPLES: dict[str, Example] = {
         cx.complex_linear,
     ),
     "complex_solve": Example(
-        _well_conditioned,
-        lambda a, b: real(torch.linalg.solve(joined(a), joined(b))),
-        cx.complex_solve,
+        _well_conditioned, lambda a, b: real(torch.linalg.solve(joined(a), joined(b))), cx.complex_solve
     ),
     "rdft": Example(_PLAIN, lambda x: _parts(torch.fft.rfft(x)), cx.rdft),
     "irdft": Example(
@@ -149,9 +145,7 @@ EXAMPLES: dict[str, Example] = {
     "idft": Example(_PAIR, lambda re, im: _parts(torch.fft.ifft(torch.complex(re, im))), cx.idft),
     "dft2": Example(_PAIR, lambda re, im: _parts(torch.fft.fft2(torch.complex(re, im))), cx.dft2),
     "fourier_mixing": Example(
-        _random(lambda a, b, c: (a, b, c)),
-        lambda x: torch.fft.fftn(x, dim=(-2, -1)).real,
-        cx.fourier_mixing,
+        _random(lambda a, b, c: (a, b, c)), lambda x: torch.fft.fftn(x, dim=(-2, -1)).real, cx.fourier_mixing
     ),
     "stft_conv": Example(_sound, _stft, lambda x, w: cx.stft_conv(x, w, 4)),
     "istft_conv": Example(
@@ -164,20 +158,10 @@ EXAMPLES: dict[str, Example] = {
         lambda x: x.double().var(-1, unbiased=False),
         cx.two_pass_variance,
     ),
-    "sum": Example(
-        lambda a, b, c: (torch.rand(a, 999 * b + c),),
-        lambda x: x.double().sum(-1),
-        cx.compensated_sum,
-    ),
-    "mean": Example(
-        lambda a, b, c: (torch.rand(a, 999 * b + c),),
-        lambda x: x.double().mean(-1),
-        cx.compensated_mean,
-    ),
+    "sum": Example(lambda a, b, c: (torch.rand(a, 999 * b + c),), lambda x: x.double().sum(-1), cx.compensated_sum),
+    "mean": Example(lambda a, b, c: (torch.rand(a, 999 * b + c),), lambda x: x.double().mean(-1), cx.compensated_mean),
     "cumsum": Example(
-        lambda a, b, c: (torch.rand(a, 999 * b + c),),
-        lambda x: x.double().cumsum(-1),
-        cx.compensated_cumsum,
+        lambda a, b, c: (torch.rand(a, 999 * b + c),), lambda x: x.double().cumsum(-1), cx.compensated_cumsum
     ),
     "wrapped_phase": Example(
         lambda a, b, c: (torch.rand(a, 999 * b + c) * 0.05,),
@@ -191,11 +175,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "two_floats": Example(_pairs, _doubles, _pair_after),
     "scheduler_sigmas": Example(_PLAIN, lambda x: _sigmas_before(x[0]), lambda x: cx.sigmas(x.shape[-1], x.device)),
-    "keep_on_cpu": Example(
-        lambda a, b, c: (torch.randn(a, 20 * b) + c,),
-        _in_float64,
-        cx.KeepOnCpu(_Net()),
-    ),
+    "keep_on_cpu": Example(lambda a, b, c: (torch.randn(a, 20 * b) + c,), _in_float64, cx.KeepOnCpu(_Net())),
 }
 
 

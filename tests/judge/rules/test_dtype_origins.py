@@ -10,42 +10,17 @@ from opcheck.judge.texts import ORIGINS
 from opcheck.model.records import SourceLocation
 
 LINES = [
-    (
-        "numpy",
-        "torch.from_numpy",
-        "w = torch.from_numpy(a) * 2",
-        "w = torch.from_numpy(a).to(torch.float32) * 2",
-    ),
+    ("numpy", "torch.from_numpy", "w = torch.from_numpy(a) * 2", "w = torch.from_numpy(a).to(torch.float32) * 2"),
     (
         "dtype_given",
         "torch.linspace",
         "t = torch.linspace(0, 1, 8, dtype=torch.float64)",
         "t = torch.linspace(0, 1, 8, dtype=torch.float32)",
     ),
-    (
-        "dtype_given",
-        "aten::zeros",
-        "t = torch.zeros(8, dtype=torch.double)",
-        "t = torch.zeros(8, dtype=torch.float32)",
-    ),
-    (
-        "cast",
-        "torch.Tensor.double",
-        "y = self.table.double().sum()",
-        "y = self.table.float().sum()",
-    ),
-    (
-        "cast",
-        "aten::_to_copy",
-        "return x.to(torch.float64).exp()",
-        "return x.to(torch.float32).exp()",
-    ),
-    (
-        "numpy",
-        "torch.tensor",
-        "if use(torch.tensor(a)):",
-        "if use(torch.tensor(a).to(torch.float32)):",
-    ),
+    ("dtype_given", "aten::zeros", "t = torch.zeros(8, dtype=torch.double)", "t = torch.zeros(8, dtype=torch.float32)"),
+    ("cast", "torch.Tensor.double", "y = self.table.double().sum()", "y = self.table.float().sum()"),
+    ("cast", "aten::_to_copy", "return x.to(torch.float64).exp()", "return x.to(torch.float32).exp()"),
+    ("numpy", "torch.tensor", "if use(torch.tensor(a)):", "if use(torch.tensor(a).to(torch.float32)):"),
 ]
 
 

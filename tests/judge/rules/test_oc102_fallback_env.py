@@ -26,12 +26,7 @@ def test_names_the_oldest_newer_release_with_a_kernel_of_the_deciding_overload()
     lists = make_lists(
         {
             "aten::f": dict.fromkeys(("2.11", "2.12", "2.13", "2.14"), "out:aten::f.out"),
-            "aten::f.out": {
-                "2.11": "kernel",
-                "2.12": "cpu_only",
-                "2.13": "kernel",
-                "2.14": "kernel",
-            },
+            "aten::f.out": {"2.11": "kernel", "2.12": "cpu_only", "2.13": "kernel", "2.14": "kernel"},
         },
         lines=("2.11", "2.12", "2.13", "2.14"),
     )

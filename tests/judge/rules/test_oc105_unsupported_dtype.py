@@ -33,11 +33,7 @@ def test_one_finding_for_all_that_a_dtype_flows_through() -> None:
     assert finding.message.startswith("No bfloat16 tensor")
     assert finding.message.endswith("(3 calls of 2 operators)")
     assert (finding.op, finding.count) == ("", 3)
-    assert [str(place.location) for place in finding.locations] == [
-        "model.py:3",
-        "model.py:4",
-        "model.py:2",
-    ]
+    assert [str(place.location) for place in finding.locations] == ["model.py:3", "model.py:4", "model.py:2"]
 
 
 def test_leaves_float64_to_the_finding_at_its_origin() -> None:

@@ -8,11 +8,7 @@ from tests.judge.rules.checking import findings_by
 from tests.made import call, make_report, make_statement, spec
 
 WRONG = make_statement(
-    "mm-strided",
-    sort="advisory",
-    effect="wrong_result",
-    error=None,
-    condition="not self.contiguous",
+    "mm-strided", sort="advisory", effect="wrong_result", error=None, condition="not self.contiguous"
 )
 STRIDED = call("aten::mm", inputs=(spec(1, argument="self", stride=(1, 2)),))
 PLAIN = call("aten::mm", inputs=(spec(1, argument="self", stride=(3, 1)),))
@@ -62,12 +58,7 @@ def test_a_wrong_result_is_in_the_headline_of_a_run_that_is_native() -> None:
     assert page.title(report).answer.style == "raises"
     assert report.headline == "runs natively"
     (wrong,) = report.wrong
-    assert (wrong.op, wrong.ids, wrong.calls, wrong.frequency) == (
-        "aten::mm",
-        ("mm-strided",),
-        1,
-        "always",
-    )
+    assert (wrong.op, wrong.ids, wrong.calls, wrong.frequency) == ("aten::mm", ("mm-strided",), 1, "always")
     assert not make_report(PLAIN, statements=(WRONG,)).wrong
 
 

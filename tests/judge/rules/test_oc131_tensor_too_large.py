@@ -61,10 +61,7 @@ def test_all_operators_and_layers_are_one_finding() -> None:
     (finding,) = findings_by("OC131", *calls)
     assert finding.message.startswith("aten::mm, aten::mm.out: float32[65536, 32768] has more than")
     assert not finding.op
-    assert [(place.module, place.count) for place in finding.locations] == [
-        ("layer.*.act", 2),
-        ("net", 1),
-    ]
+    assert [(place.module, place.count) for place in finding.locations] == [("layer.*.act", 2), ("net", 1)]
 
 
 def test_silent_on_a_view_for_which_no_kernel_runs() -> None:

@@ -5,10 +5,7 @@ from tests.judge.rules.checking import findings_by
 from tests.made import call, spec
 
 LINE = SourceLocation(
-    file="model.py",
-    line=7,
-    function="Net.__init__",
-    text='self.register_buffer("window", torch.from_numpy(window))',
+    file="model.py", line=7, function="Net.__init__", text='self.register_buffer("window", torch.from_numpy(window))'
 )
 BIRTH = Birth(tensor=1, dtype="float64", how="numpy", api="torch.from_numpy", location=LINE, name="window")
 CPU = (spec(1, dtype="float64", device="cpu"),)

@@ -14,10 +14,7 @@ def test_names_the_birth_and_not_the_failing_call_alone() -> None:
     fails = call("aten::mm", 4, inputs=C2, outputs=C2)
     (finding,) = findings_by("OC141", POLAR, passes, fails, statements=(NO_COMPLEX,))
     assert finding.severity == "error"
-    assert [str(place.location) for place in finding.locations] == [
-        "model.py:2",
-        "model.py:4",
-    ]
+    assert [str(place.location) for place in finding.locations] == ["model.py:2", "model.py:4"]
     assert finding.message == (
         "complex64 begins here: relu gets a Python complex number; "
         "the first call that fails is aten::mm at model.py:4; 2 calls that it passes can take it"

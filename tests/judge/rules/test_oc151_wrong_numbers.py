@@ -1,13 +1,7 @@
 from __future__ import annotations
 
 from opcheck.judge.policy import exit_code
-from opcheck.model.records import (
-    CheckedShare,
-    GroupLocation,
-    KernelNumbers,
-    WrongNumbers,
-    WrongSample,
-)
+from opcheck.model.records import CheckedShare, GroupLocation, KernelNumbers, WrongNumbers, WrongSample
 from tests.judge.rules.checking import findings_by
 from tests.made import call, make_report
 

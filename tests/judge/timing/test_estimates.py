@@ -24,15 +24,7 @@ def row(
     dtype: str = "float32",
     route: RouteKind = "metal",
 ) -> CallWork:
-    return CallWork(
-        family=family,
-        route=route,
-        dtype=dtype,
-        flops=flops,
-        nbytes=nbytes,
-        launches=1,
-        count=count,
-    )
+    return CallWork(family=family, route=route, dtype=dtype, flops=flops, nbytes=nbytes, launches=1, count=count)
 
 
 def on(chip: str, *rows: CallWork, **more: Any) -> TimeEstimate:

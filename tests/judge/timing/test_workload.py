@@ -16,10 +16,7 @@ RAISES = Verdict(status="unsupported", because="registered")
 
 
 def work_of(
-    *calls: OpCall,
-    trace: Trace | None = None,
-    verdict: Verdict = NATIVE,
-    route: RouteKind = "metal",
+    *calls: OpCall, trace: Trace | None = None, verdict: Verdict = NATIVE, route: RouteKind = "metal"
 ) -> tuple[Workload, ...]:
     return workloads(trace or Trace(model="m"), [RoutedCall(each, verdict, route) for each in calls])
 
@@ -60,11 +57,7 @@ def test_a_view_is_no_row() -> None:
 
 
 def test_an_embedding_reads_the_rows_that_it_returns() -> None:
-    table, index, result = (
-        spec(1, shape=(100_000, 8)),
-        spec(2, dtype="int64", shape=(3,)),
-        spec(3, shape=(3, 8)),
-    )
+    table, index, result = (spec(1, shape=(100_000, 8)), spec(2, dtype="int64", shape=(3,)), spec(3, shape=(3, 8)))
     (work,) = work_of(call("aten::embedding", inputs=(table, index), outputs=(result,)))
     assert work.rows[0].nbytes == 3 * 8 + 2 * 3 * 8 * 4
 

@@ -84,12 +84,7 @@ def scatter(draw: Draw) -> Drawn:
 def scatter_add(draw: Draw) -> Drawn:
     shape, dim, index = _along(draw)
     x = draw.tensor(shape)
-    return aten.scatter_add.default, (
-        x,
-        dim,
-        draw.places(index, shape[dim]),
-        draw.tensor(index, x.dtype),
-    )
+    return aten.scatter_add.default, (x, dim, draw.places(index, shape[dim]), draw.tensor(index, x.dtype))
 
 
 def scatter_reduce(draw: Draw) -> Drawn:
@@ -134,10 +129,7 @@ def index_select(draw: Draw) -> Drawn:
 
 def embedding(draw: Draw) -> Drawn:
     weight = draw.tensor([draw.randint(1, 30), draw.randint(1, 40)], draw.choice(FLOATS))
-    return aten.embedding.default, (
-        weight,
-        draw.places(draw.shape(draw.randint(1, 3)), len(weight)),
-    )
+    return aten.embedding.default, (weight, draw.places(draw.shape(draw.randint(1, 3)), len(weight)))
 
 
 def embedding_dense_backward(draw: Draw) -> Drawn:
@@ -383,11 +375,7 @@ CALLS: dict[str, Callable[[Draw], Drawn]] = {
         max_dim,
     )
 }  # fmt: skip
-for _name, _dims in (
-    ("max_pool2d", 2),
-    ("max_pool2d_with_indices", 2),
-    ("max_pool3d_with_indices", 3),
-):
+for _name, _dims in (("max_pool2d", 2), ("max_pool2d_with_indices", 2), ("max_pool3d_with_indices", 3)):
     CALLS[_name] = _pool(_name, _dims)
 for _dims in (1, 2, 3):
     for _mode in ("reflection", "replication"):

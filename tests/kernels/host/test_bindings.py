@@ -166,18 +166,7 @@ def test_rows_of_halves_agree_with_the_cpu(dtype: torch.dtype) -> None:
 
 
 #: Operators whose domain is not the whole line, or that the CPU has not in float32, or of other numbers of operands.
-_OWN = {
-    "clamp",
-    "where",
-    "acos",
-    "asin",
-    "atanh",
-    "erfinv",
-    "special_entr",
-    "logit_backward",
-    "complex",
-    "polar",
-}
+_OWN = {"clamp", "where", "acos", "asin", "atanh", "erfinv", "special_entr", "logit_backward", "complex", "polar"}
 
 
 @pytest.mark.parametrize("name", sorted(pointwise_calls.table()))

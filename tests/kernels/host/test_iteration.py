@@ -47,10 +47,7 @@ CASES = {
     "broadcast column": (X, X.clone(), torch.zeros(5, 1)),
     "a number": (X, torch.zeros(())),
     "one": (torch.zeros(1, 1), torch.zeros(1)),
-    "channels last": (
-        torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last),
-        torch.zeros(2, 3, 4, 5),
-    ),
+    "channels last": (torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last), torch.zeros(2, 3, 4, 5)),
 }
 
 

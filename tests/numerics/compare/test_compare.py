@@ -34,9 +34,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> DeviceComparison:
         return run("net", ComparePlan(device="cpu", repro=str(folder), times=1), mode="train")
 
 
-def test_the_planted_operator_alone_is_named_and_its_reproducer_shows_it(
-    planted: DeviceComparison,
-) -> None:
+def test_the_planted_operator_alone_is_named_and_its_reproducer_shows_it(planted: DeviceComparison) -> None:
     assert [item.op for item in planted.wrong] == ["aten::gelu"]
     first = planted.wrong[0]
     assert first.place.location is not None

@@ -51,10 +51,7 @@ def test_the_cpu_agrees_with_itself(call: Callable[[], Any]) -> None:
 def test_views_are_judged_where_they_are_asked_for() -> None:
     x = torch.randn(3, 4)
     assert not judged(x.t)
-    assert [item.outcome for item in judged(lambda: x.t().unfold(0, 2, 1), views=True)] == [
-        "agrees",
-        "agrees",
-    ]
+    assert [item.outcome for item in judged(lambda: x.t().unfold(0, 2, 1), views=True)] == ["agrees", "agrees"]
 
 
 def test_blank_memory_and_random_numbers_are_not_compared() -> None:
@@ -91,10 +88,7 @@ def test_infinite_is_right_for_what_the_dtype_cannot_hold() -> None:
 
 def test_a_tie_is_no_difference_but_another_element_is() -> None:
     x = torch.tensor([2.0, 1.0, 2.0])
-    argmax, topk = (
-        Float64Call(aten.argmax.default, (x,), {}),
-        Float64Call(aten.topk.default, (x, 2), {}),
-    )
+    argmax, topk = (Float64Call(aten.argmax.default, (x,), {}), Float64Call(aten.topk.default, (x, 2), {}))
     same = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(2))
     other = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(1))
     twice = discrete.same_choice(topk, torch.tensor([0, 0]), torch.tensor([0, 2]))

@@ -16,8 +16,7 @@ pytestmark = pytest.mark.wheel
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
-    ("queries", "keys", "form"),
-    [(1, 9, ""), (1, 30, "bool"), (4, 40, "added"), (3, 50, "a row"), (8, 8, "causal")],
+    ("queries", "keys", "form"), [(1, 9, ""), (1, 30, "bool"), (4, 40, "added"), (3, 50, "a row"), (8, 8, "causal")]
 )
 @pytest.mark.parametrize("line", ["2.13", "2.15"])
 def test_attention_of_few_queries_agrees(line: str, queries: int, keys: int, form: str, dtype: torch.dtype) -> None:

@@ -18,11 +18,7 @@ REAL = Path(__file__).with_name("real_models.py")
 
 def asked(name: str, *dtypes: str, file: Path = PLANTED, **others: Any) -> CaptureRequest:
     return CaptureRequest(
-        model=f"{file}:{name}",
-        torch="2.13",
-        macos="15.0",
-        precision=dtypes or ("float32",),
-        **others,
+        model=f"{file}:{name}", torch="2.13", macos="15.0", precision=dtypes or ("float32",), **others
     )
 
 
@@ -76,12 +72,7 @@ def test_without_one_nothing_is_found() -> None:
     assert run.crossing is None
     assert not run.events
     assert run.loss == "the mean square of the floating outputs"
-    assert set(run.gradients) == {
-        "first.weight",
-        "first.bias",
-        "last.weight",
-        "last.bias",
-    }
+    assert set(run.gradients) == {"first.weight", "first.bias", "last.weight", "last.bias"}
     assert all(0 < float(error) < 1e-5 for error in run.gradients.values())
     assert {line.place.phase for line in run.lines} == {"forward", "backward"}
 

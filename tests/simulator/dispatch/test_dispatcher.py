@@ -39,10 +39,7 @@ def test_a_composite_kernel_says_what_it_calls() -> None:
 
 @pytest.mark.parametrize(
     ("transposed", "inner"),
-    [
-        (False, ("aten::_mps_convolution",)),
-        (True, ("aten::_mps_convolution_transpose", "aten::add_.Tensor")),
-    ],
+    [(False, ("aten::_mps_convolution",)), (True, ("aten::_mps_convolution_transpose", "aten::add_.Tensor"))],
 )
 def test_convolution_calls_the_kernel_for_mps(inner: tuple[str, ...], *, transposed: bool) -> None:
     run = torch.conv_transpose2d if transposed else torch.conv2d

@@ -26,9 +26,7 @@ def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     ],
     ids=["jvp", "jacfwd", "hessian"],
 )
-def test_the_run_comes_to_its_end(
-    run: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> None:
+def test_the_run_comes_to_its_end(run: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
     called = names(run, torch.zeros(4, 8), torch.zeros(8, 8))
     assert "tanh" in called
     assert {"mul.Tensor", "tanh_backward"} & set(called)

@@ -75,11 +75,7 @@ def test_a_branch_on_an_unknown_value_is_a_guess() -> None:
 
 @takes_mps
 @pytest.mark.parametrize(
-    ("release", "text"),
-    [
-        ("2.12", "FlexAttention is only supported on CUDA, CPU or HPU devices. "),
-        ("2.13", None),
-    ],
+    ("release", "text"), [("2.12", "FlexAttention is only supported on CUDA, CPU or HPU devices. "), ("2.13", None)]
 )
 def test_flex_attention_takes_mps_since_2_13(release: str, text: str | None) -> None:
     calls = recorded(lambda x: flex_attention(x, x, x), torch.ones(1, 1, 2, 16), release=release).calls
@@ -89,10 +85,7 @@ def test_flex_attention_takes_mps_since_2_13(release: str, text: str | None) -> 
         return
     (call,) = refused
     assert call.route.name == "higher_order::flex_attention"
-    assert call.refusal == (
-        "flex_attention_device",
-        f"{text}Found input tensors on mps device.",
-    )
+    assert call.refusal == ("flex_attention_device", f"{text}Found input tensors on mps device.")
     assert len(call.inputs) == 3
 
 

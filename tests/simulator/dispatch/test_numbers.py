@@ -26,9 +26,7 @@ VALUES = torch.tensor([1.0, 2.0])
         lambda x: x.new_tensor([x[0], x[1]]),
     ],
 )
-def test_each_tensor_among_the_data_is_one_item(
-    make: Callable[[torch.Tensor], torch.Tensor],
-) -> None:
+def test_each_tensor_among_the_data_is_one_item(make: Callable[[torch.Tensor], torch.Tensor]) -> None:
     called = names(make, VALUES)
     assert called.count("_local_scalar_dense") == 2
     # Nothing but the result is copied from device to device.

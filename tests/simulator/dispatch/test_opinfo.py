@@ -19,9 +19,7 @@ SAMPLES = 4
 UNKNOWN: dict[str, str] = {}
 
 #: OpInfo -> why its calls are refused although its test is not expected to fail.
-REFUSED = {
-    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": "no MPS kernel, as its name says",
-}
+REFUSED = {"torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": "no MPS kernel, as its name says"}
 
 LINE = str(Version.parse(torch.__version__))
 

@@ -138,11 +138,7 @@ def test_a_sparse_tensor_without_values_is_followed(run: Callable[..., Any], sha
 
 @pytest.mark.parametrize(
     "run",
-    [
-        lambda x: x._nnz(),
-        lambda x: x.coalesce().values(),
-        lambda x: x._indices(),
-    ],
+    [lambda x: x._nnz(), lambda x: x.coalesce().values(), lambda x: x._indices()],
     ids=["number", "values", "indices"],
 )
 def test_the_number_of_a_sparse_tensors_values_is_not_assumed(run: Callable[..., Any]) -> None:

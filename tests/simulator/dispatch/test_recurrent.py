@@ -27,16 +27,7 @@ def test_input_form(kind: str, layers: int, *, bidirectional: bool, batch_first:
     with torch.no_grad():
         expected = module(x, h)
         got = BRANCHES[op].function(
-            None,
-            x,
-            h,
-            module._flat_weights,
-            True,
-            layers,
-            0.0,
-            False,
-            bidirectional,
-            batch_first,
+            None, x, h, module._flat_weights, True, layers, 0.0, False, bidirectional, batch_first
         )
     for item, other in zip(expected, got, strict=True):
         torch.testing.assert_close(other, item)
@@ -60,16 +51,7 @@ def test_packed_form(kind: str, layers: int, projection: int, *, bidirectional: 
     with torch.no_grad():
         out, state = module(packed, (h, c) if kind == "LSTM" else h)
         got = BRANCHES[op].function(
-            None,
-            packed.data,
-            packed.batch_sizes,
-            hidden,
-            module._flat_weights,
-            True,
-            layers,
-            0.0,
-            False,
-            bidirectional,
+            None, packed.data, packed.batch_sizes, hidden, module._flat_weights, True, layers, 0.0, False, bidirectional
         )
     expected = (out.data, *(state if kind == "LSTM" else (state,)))
     for item, other in zip(expected, got, strict=True):

@@ -29,12 +29,7 @@ WITHOUT_RULE = {
 }
 LINES = [release.line for release in load().releases]
 #: with one of these the dispatcher runs something for a meta tensor
-_META = (
-    "Meta",
-    "CompositeImplicitAutograd",
-    "CompositeExplicitAutograd",
-    "CompositeExplicitAutogradNonFunctional",
-)
+_META = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 aten = torch.ops.aten
 
 
@@ -92,26 +87,14 @@ ON_CPU: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "aten::_logcumsumexp": (lambda x: aten._logcumsumexp.default(x, 1), (_single(2, 3),)),
     "aten::geqrf": (aten.geqrf.default, (_single(2, 4, 3),)),
     "aten::histogram.bin_ct": (lambda x: aten.histogram.bin_ct(x, 7), (_single(9),)),
-    "aten::histogram.bins_tensor": (
-        aten.histogram.bins_tensor,
-        (_single(9), torch.linspace(0, 1, 6)),
-    ),
-    "aten::_histogramdd_bin_edges": (
-        lambda x: aten._histogramdd_bin_edges.default(x, [3, 4]),
-        (_single(9, 2),),
-    ),
-    "aten::_histogramdd_from_bin_cts": (
-        lambda x: aten._histogramdd_from_bin_cts.default(x, [3, 4]),
-        (_single(9, 2),),
-    ),
+    "aten::histogram.bins_tensor": (aten.histogram.bins_tensor, (_single(9), torch.linspace(0, 1, 6))),
+    "aten::_histogramdd_bin_edges": (lambda x: aten._histogramdd_bin_edges.default(x, [3, 4]), (_single(9, 2),)),
+    "aten::_histogramdd_from_bin_cts": (lambda x: aten._histogramdd_from_bin_cts.default(x, [3, 4]), (_single(9, 2),)),
     "aten::_histogramdd_from_bin_tensors": (
         lambda x, a, b: aten._histogramdd_from_bin_tensors.default(x, [a, b]),
         (_single(9, 2), torch.linspace(0, 1, 6), torch.linspace(0, 1, 4)),
     ),
-    "aten::_compute_linear_combination": (
-        aten._compute_linear_combination.default,
-        (_single(3, 2, 2), _single(5, 3)),
-    ),
+    "aten::_compute_linear_combination": (aten._compute_linear_combination.default, (_single(3, 2, 2), _single(5, 3))),
 }
 
 

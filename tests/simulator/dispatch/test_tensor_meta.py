@@ -9,16 +9,10 @@ from hypothesis import strategies as st
 from opcheck.simulator.dispatch.tensor_meta import decode, encode, intern, spec_of
 
 SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False),
-    st.text(),
-    st.complex_numbers(allow_nan=False),
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.complex_numbers(allow_nan=False)
 )
 VALUES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
+    SCALARS, lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner)
 )
 
 

@@ -186,9 +186,7 @@ def test_afterwards_all_is_as_before() -> None:
     assert platform.system() != "Darwin" or sys.platform == "darwin"
 
 
-def test_the_version_of_macos_is_a_question_and_the_processor_is_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_version_of_macos_is_a_question_and_the_processor_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target_reads.READS, "answers", {})
     older = Target(torch=TARGET.torch, macos=Version(14))
     with mps_backend(TARGET):

@@ -212,11 +212,7 @@ def test_a_library_sees_the_nearest_release_that_it_admits(
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Name: requires\nVersion: 1.0\nRequires-Dist: {requirement}\n")
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
-    for cache in (
-        requirements._requirement,
-        requirements._distribution,
-        requirements._nearest_line,
-    ):
+    for cache in (requirements._requirement, requirements._distribution, requirements._nearest_line):
         cache.cache_clear()
     old = Target(torch=Version.parse(release), macos=MACOS)
     with mps_backend(old), names_of_the_target():

@@ -51,8 +51,7 @@ def _from_library_model(module: nn.Module) -> Derived | None:
     None if it wraps none, if it has layers of its own before it, or if its parameters have other names.
     """
     path, wrapped = next(
-        ((path, part) for path, part in module.named_modules() if libraries.is_whole_model(part)),
-        ("", None),
+        ((path, part) for path, part in module.named_modules() if libraries.is_whole_model(part)), ("", None)
     )
     if wrapped is None or _first_layer(module)[1] is not _first_layer(wrapped)[1]:
         return None
@@ -242,10 +241,7 @@ def _timm(model: Any) -> tuple[Any, ...]:
     settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", {})
     channels, height, width = settings.get("input_size", (3, 224, 224))
     # An image size or a channel count given to create_model reaches the layers, not the settings.
-    height, width = getattr(getattr(model, "patch_embed", None), "img_size", None) or (
-        height,
-        width,
-    )
+    height, width = getattr(getattr(model, "patch_embed", None), "img_size", None) or (height, width)
     name = settings.get("first_conv") or ""
     if (
         isinstance(name, str)
@@ -280,7 +276,4 @@ def _dtype(model: nn.Module) -> torch.dtype:
 
 
 #: Family -> what makes the positional arguments.
-_FAMILIES: dict[str, Callable[[nn.Module], tuple[Any, ...]]] = {
-    "timm": _timm,
-    "torchvision": _torchvision,
-}
+_FAMILIES: dict[str, Callable[[nn.Module], tuple[Any, ...]]] = {"timm": _timm, "torchvision": _torchvision}

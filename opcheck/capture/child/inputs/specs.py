@@ -62,12 +62,7 @@ class Inputs:
 
 
 def inputs_for(
-    loaded: Loaded,
-    written: Sequence[str] = (),
-    *,
-    dtype: str = "",
-    files: Sequence[str] = (),
-    train: bool = False,
+    loaded: Loaded, written: Sequence[str] = (), *, dtype: str = "", files: Sequence[str] = (), train: bool = False
 ) -> Inputs:
     """Return the inputs of the model: given ones, else those that came with it, else derived ones.
 
@@ -102,9 +97,7 @@ def inputs_for(
     if dtype:
         number = getattr(torch, parse_dtype(dtype))
         args, kwargs = tree_map_only(
-            torch.Tensor,
-            lambda tensor: tensor.to(number) if tensor.is_floating_point() else tensor,
-            (args, kwargs),
+            torch.Tensor, lambda tensor: tensor.to(number) if tensor.is_floating_point() else tensor, (args, kwargs)
         )
     return Inputs(args=args, kwargs=kwargs, specs=tuple(describe(args, kwargs)), note=note)
 
@@ -160,11 +153,7 @@ def _describe(path: str, value: Any) -> Iterator[str]:
 
 
 def _unreadable(text: str, position: int, why: str) -> InputError:
-    return InputError(
-        f"cannot read the input {brief(text)}: {why}",
-        context=f"character {position + 1}",
-        hint=GRAMMAR,
-    )
+    return InputError(f"cannot read the input {brief(text)}: {why}", context=f"character {position + 1}", hint=GRAMMAR)
 
 
 def _make_written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Arguments:
@@ -174,15 +163,11 @@ def _make_written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Argu
     for spec in specs:
         if spec.name in kwargs:
             raise InputError(
-                f"the input {spec.name!r} is given twice",
-                context=str(spec),
-                hint="give each argument once",
+                f"the input {spec.name!r} is given twice", context=str(spec), hint="give each argument once"
             )
         if spec.name and cached and spec.name not in cached:
             raise InputError(
-                f"the model takes no argument {spec.name!r}",
-                context=str(spec),
-                hint=f"it takes {', '.join(cached)}",
+                f"the model takes no argument {spec.name!r}", context=str(spec), hint=f"it takes {', '.join(cached)}"
             )
         high = derive.highest_index(model, spec.name)
         tensor = values(spec.shape, getattr(torch, spec.dtype), high)
@@ -288,12 +273,7 @@ _READERS: dict[str, Callable[[Path], Any]] = {
 # -- call a model with inputs of other sizes, by the names of their dimensions ---------------------------------
 
 #: The argument of a pipeline that sets a dimension.
-_OF_PIPELINES = {
-    "height": "height",
-    "width": "width",
-    "frames": "num_frames",
-    "batch": "num_images_per_prompt",
-}
+_OF_PIPELINES = {"height": "height", "width": "width", "frames": "num_frames", "batch": "num_images_per_prompt"}
 
 
 def sizes_of(inputs: Inputs, model: torch.nn.Module) -> dict[str, int]:

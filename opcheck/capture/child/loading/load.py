@@ -14,14 +14,7 @@ from torch import nn
 
 from opcheck.capture.child.build import OnMps, building, fill_meta, take_default_device
 from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
-from opcheck.capture.child.loading import (
-    fixed_programs,
-    libraries,
-    model_archive,
-    pretrained,
-    pt2,
-    user_code,
-)
+from opcheck.capture.child.loading import fixed_programs, libraries, model_archive, pretrained, pt2, user_code
 from opcheck.capture.naming import no_model, working_place
 from opcheck.capture.repository import Repository, fetch, is_repository
 from opcheck.capture.word_lists import TABLES
@@ -128,13 +121,7 @@ def load(
             facts["note"] = f"as the file first calls its {type(model).__name__}"
     else:
         raise no_model(spec)
-    return as_loaded(
-        model,
-        inputs,
-        on_mps=on_mps.list_marked(),
-        default_device=take_default_device(),
-        **facts,
-    )
+    return as_loaded(model, inputs, on_mps=on_mps.list_marked(), default_device=take_default_device(), **facts)
 
 
 def as_loaded(model: Callable[..., Any], inputs: Arguments | None, **facts: Any) -> Loaded:
@@ -204,9 +191,7 @@ def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool
     """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
     if not is_file(Path(spec)):
         raise ModelLoadError(
-            f"there is no file {spec}",
-            context=working_place(spec),
-            hint="torch.export.save() writes one",
+            f"there is no file {spec}", context=working_place(spec), hint="torch.export.save() writes one"
         )
     program, accelerated = pt2.read(spec, real=real)
     try:

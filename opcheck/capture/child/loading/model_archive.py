@@ -143,8 +143,7 @@ class ModelArchive:
         ):
             total = sum(info.file_size for info in members)
             raise make_damaged_error(
-                self.name,
-                f"its {len(members):,} members would unpack to {total:,} bytes from {size:,}",
+                self.name, f"its {len(members):,} members would unpack to {total:,} bytes from {size:,}"
             )
 
 

@@ -25,12 +25,7 @@ from opcheck.common.text import error_text, one_line
 Config = dict[str, Any]
 
 #: safetensors' names of the dtypes that a model computes in.
-_FLOATING = {
-    "BF16": torch.bfloat16,
-    "F16": torch.float16,
-    "F32": torch.float32,
-    "F64": torch.float64,
-}
+_FLOATING = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
 #: Settings for a checkpoint whose tensors are stored in another form than the model's layers.
 _QUANTIZATION = "quantization_config"
 
@@ -186,12 +181,7 @@ def _of_timm(files: _Files, settings: Config, config: Config, dtype: torch.dtype
 
 
 def _of_transformers(
-    files: _Files,
-    folder: Path,
-    config: Config,
-    dtype: torch.dtype | None,
-    *,
-    automatic: str = "AutoModel",
+    files: _Files, folder: Path, config: Config, dtype: torch.dtype | None, *, automatic: str = "AutoModel"
 ) -> nn.Module:
     """Build a model of transformers.
 
@@ -499,8 +489,7 @@ def _adapter(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
     # peft warns where the two differ; ours is a folder that is gone by then.
     settings.base_model_name_or_path = getattr(built.model, "name_or_path", base.name)
     return built._replace(
-        model=library.get_peft_model(built.model, settings),
-        takes_inputs=built.takes_inputs or built.model,
+        model=library.get_peft_model(built.model, settings), takes_inputs=built.takes_inputs or built.model
     )
 
 

@@ -18,11 +18,7 @@ from typing import Any
 import torch
 
 from opcheck.capture.child.build import SMALL
-from opcheck.capture.child.loading.model_archive import (
-    ModelArchive,
-    make_damaged_error,
-    make_refused_error,
-)
+from opcheck.capture.child.loading.model_archive import ModelArchive, make_damaged_error, make_refused_error
 from opcheck.capture.naming import kind_of
 from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import ModelLoadError, OpcheckError
@@ -83,9 +79,7 @@ def _refuse_others(path: Path) -> None:
     kind = kind_of(path)
     if kind not in ("a program of torch.export", ""):
         raise ModelLoadError(
-            f"{path} is {kind}, not a program of torch.export",
-            context=f"model {path}",
-            hint=_OTHER_KIND,
+            f"{path} is {kind}, not a program of torch.export", context=f"model {path}", hint=_OTHER_KIND
         )
 
 
@@ -145,20 +139,13 @@ def _tensors(archive: ModelArchive, folder: str, name: str, *, real: bool) -> di
 
 
 def _tensor(
-    archive: ModelArchive,
-    folder: str,
-    entry: dict[str, Any],
-    stored: dict[str, torch.Tensor],
-    *,
-    real: bool,
+    archive: ModelArchive, folder: str, entry: dict[str, Any], stored: dict[str, torch.Tensor], *, real: bool
 ) -> torch.Tensor:
     member = f"{folder}{entry['path_name']}"
     if entry["use_pickle"]:
         if entry["tensor_meta"] is None:
             raise make_refused_error(
-                archive.name,
-                f"{member} contains an object that is not a tensor",
-                "save it without it",
+                archive.name, f"{member} contains an object that is not a tensor", "save it without it"
             )
         return archive.tensors(member)
     meta = entry["tensor_meta"]
@@ -175,13 +162,7 @@ def _tensor(
 
 
 def _storage(
-    archive: ModelArchive,
-    member: str,
-    dtype: torch.dtype,
-    sizes: list[int],
-    strides: list[int],
-    *,
-    real: bool,
+    archive: ModelArchive, member: str, dtype: torch.dtype, sizes: list[int], strides: list[int], *, real: bool
 ) -> torch.Tensor:
     """Return the bytes that tensors share: those of the member, or none that are known."""
     nbytes = archive.size(member)

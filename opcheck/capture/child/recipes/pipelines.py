@@ -117,11 +117,7 @@ def arguments(pipeline: Any) -> dict[str, Any]:
     }
     if _FROM_IMAGE.search(name):
         side = side_of(pipeline)
-        offered |= {
-            "image": _picture(side),
-            "mask_image": _picture(side, "L"),
-            "control_image": _picture(side),
-        }
+        offered |= {"image": _picture(side), "mask_image": _picture(side, "L"), "control_image": _picture(side)}
     result = {key: value for key, value in offered.items() if key in parameters}
     if "class_labels" in parameters and "prompt" not in parameters:
         result["class_labels"] = [1]

@@ -12,12 +12,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.build import building, values
-from opcheck.capture.child.recipes.recipe_engine import (
-    CHOSEN,
-    RecipeScope,
-    recipe_function,
-    recipes,
-)
+from opcheck.capture.child.recipes.recipe_engine import CHOSEN, RecipeScope, recipe_function, recipes
 from opcheck.common.errors import InputError
 from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import CacheShape

@@ -144,14 +144,7 @@ class _Watch(TorchFunctionMode):
 
 def birth(result: Made, tensor: int, name: str = "") -> Birth:
     """Return the record of it."""
-    return Birth(
-        tensor=tensor,
-        dtype=result.dtype,
-        how=result.how,
-        api=result.api,
-        location=result.location,
-        name=name,
-    )
+    return Birth(tensor=tensor, dtype=result.dtype, how=result.how, api=result.api, location=result.location, name=name)
 
 
 def _how(api: str, args: Any, kwargs: Any, result: torch.Tensor) -> str:

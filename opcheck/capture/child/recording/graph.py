@@ -33,10 +33,7 @@ _SCALARS = (bool, int, float, complex, str, type(None))
 
 
 def to_graph(
-    calls: Sequence[TraceEntry],
-    names: Mapping[int, str],
-    place: Place | None = None,
-    numbers: Numbers | None = None,
+    calls: Sequence[TraceEntry], names: Mapping[int, str], place: Place | None = None, numbers: Numbers | None = None
 ) -> fx.Graph:
     """Return the graph of the recorded calls.
 
@@ -143,11 +140,7 @@ class _Builder:
         return self.record(entry.call, location, module, entry.phase)
 
     def record(
-        self,
-        call: RecordedCall,
-        location: SourceLocation | None = None,
-        module: str = "",
-        phase: Phase = "forward",
+        self, call: RecordedCall, location: SourceLocation | None = None, module: str = "", phase: Phase = "forward"
     ) -> OpCall:
         """Return the record of one call."""
         route = call.route

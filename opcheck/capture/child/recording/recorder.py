@@ -398,10 +398,7 @@ class Recorder:
         guess = self.guesses.get(key)
         if guess is None:
             guess = self.guesses[key] = Guessed(
-                operator=operator,
-                location=locate(key[1]),
-                module=key[2],
-                checks=only_checks(asker(), operator),
+                operator=operator, location=locate(key[1]), module=key[2], checks=only_checks(asker(), operator)
             )
         guess.count += 1
         guess.answers.setdefault(str(answer))
@@ -421,8 +418,7 @@ class Recorder:
         by_line: dict[tuple[str, str, SourceLocation | None], Guessed] = {}
         for guess in self.guesses.values():
             guessed = by_line.setdefault(
-                (guess.operator, guess.answered, guess.location),
-                replace(guess, count=0, answers={}),
+                (guess.operator, guess.answered, guess.location), replace(guess, count=0, answers={})
             )
             guessed.count += guess.count
             guessed.answers.update(guess.answers)

@@ -18,32 +18,13 @@ from opcheck.common.vocabulary import PHASES, Phase, RouteKind
 from opcheck.data.messages import out_of_memory
 from opcheck.data.registrations import OpLists
 from opcheck.data.watermarks import find_invalid, watermarks
-from opcheck.device.emulator.child.mac_errors import (
-    CALL_RAISED,
-    kind_on_a_mac,
-    mark_raised_on_a_mac,
-)
+from opcheck.device.emulator.child.mac_errors import CALL_RAISED, kind_on_a_mac, mark_raised_on_a_mac
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import common_route, example_of
 from opcheck.judge.judge import outcome
 from opcheck.judge.memory.allocator import LARGE_HEAP, Allocator, HeapBlock, LimitExceededError
-from opcheck.judge.memory.growth import (
-    REAL_NUMBERS_IN_KEY,
-    VARIES,
-    GraphPlace,
-    GraphUses,
-    describe,
-    growth_of_results,
-)
-from opcheck.model.records import (
-    CallGroup,
-    Example,
-    GroupLocation,
-    MemoryGrowth,
-    Partition,
-    SourceLocation,
-    Verdict,
-)
+from opcheck.judge.memory.growth import REAL_NUMBERS_IN_KEY, VARIES, GraphPlace, GraphUses, describe, growth_of_results
+from opcheck.model.records import CallGroup, Example, GroupLocation, MemoryGrowth, Partition, SourceLocation, Verdict
 from opcheck.numerics.kernels.child.kernel_run import ShadowKernels
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
@@ -82,11 +63,7 @@ class EmulatedMemory(MacMemory):
             block = allocator.allocate(nbytes)
         except LimitExceededError:
             text = out_of_memory(
-                self.torch,
-                allocated=allocator.allocated,
-                other=allocator.other,
-                allowed=allocator.limit,
-                tried=nbytes,
+                self.torch, allocated=allocator.allocated, other=allocator.other, allowed=allocator.limit, tried=nbytes
             )
             raise RuntimeError(text) from None
         self._sizes[op, line].add(nbytes)

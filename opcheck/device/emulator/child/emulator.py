@@ -31,13 +31,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
     kernel_check: KernelCheck | None = None
 
     def _compute(
-        self,
-        route: Route,
-        key: tuple[Any, ...],
-        args: Any,
-        kwargs: Any,
-        on_mps: list[MPSTensor],
-        device: torch.device,
+        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, on_mps: list[MPSTensor], device: torch.device
     ) -> Any:
         loses = bool(on_mps) and route.name in _COPIES and target_reads.READS.now(_release) in _LOST_DOUBLES
         if loses and route.writes and args[0].dtype in _DOUBLES:
@@ -75,8 +69,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             inside = self._arguments_unchecked(error, route, name_arguments(route, args, kwargs), release)
             if inside is not None:
                 return function(
-                    *(inside[name] for name in route.arguments[: len(args)]),
-                    **{name: inside[name] for name in kwargs},
+                    *(inside[name] for name in route.arguments[: len(args)]), **{name: inside[name] for name in kwargs}
                 )
             if route.operator.not_emulated and isinstance(error, NotImplementedError):
                 raise NotSimulatedError(

@@ -238,10 +238,7 @@ def is_refused_everywhere(error: Exception, function: Callable[..., Any], args: 
 
 #: The types of refusals that the simulation finds (torch/csrc/utils/tensor_numpy.cpp, MPSStream.mm); others are
 #: RuntimeErrors.
-_REFUSALS: dict[str, type[Exception]] = {
-    "numpy": TypeError,
-    "index_out_of_range": torch.AcceleratorError,
-}
+_REFUSALS: dict[str, type[Exception]] = {"numpy": TypeError, "index_out_of_range": torch.AcceleratorError}
 
 
 class ProcessAbortedError(BaseException):
@@ -336,11 +333,7 @@ def is_run_by_the_cpu(operator: str, registrations: Mapping[str, str]) -> bool:
 
 
 def mac_error(
-    error: Exception,
-    operator: str,
-    arguments: tuple[Any, ...],
-    registrations: Mapping[str, str],
-    release: Version,
+    error: Exception, operator: str, arguments: tuple[Any, ...], registrations: Mapping[str, str], release: Version
 ) -> Exception:
     """Return the error that a Mac raises where the CPU's kernel raised ``error``; often the same.
 

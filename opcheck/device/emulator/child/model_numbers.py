@@ -156,14 +156,7 @@ class _NumbersRun:
             watched = layers.watch(look) if layers is not None and look else contextlib.nullcontext()
             try:
                 with watched:
-                    called(
-                        model,
-                        positional,
-                        keywords,
-                        contextlib.nullcontext(),
-                        train=train,
-                        grad=train,
-                    )
+                    called(model, positional, keywords, contextlib.nullcontext(), train=train, grad=train)
                 output = tree_map(lambda v: v.detach().cpu() if isinstance(v, torch.Tensor) else v, called.output)
             except KeyboardInterrupt:
                 raise

@@ -22,32 +22,15 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator.child import vision_kernels
 from opcheck.device.emulator.child.call_counts import CallCounts, merge_groups, origin_on_a_mac
 from opcheck.device.emulator.child.emulator import Emulator
-from opcheck.device.emulator.child.mac_errors import (
-    CALL_RAISED,
-    REFUSED_EVERYWHERE,
-    ProcessAbortedError,
-    kind_on_a_mac,
-)
-from opcheck.device.emulator.child.torch_packages import (
-    export_below,
-    processes_of_mac,
-    run_uncompiled,
-)
+from opcheck.device.emulator.child.mac_errors import CALL_RAISED, REFUSED_EVERYWHERE, ProcessAbortedError, kind_on_a_mac
+from opcheck.device.emulator.child.torch_packages import export_below, processes_of_mac, run_uncompiled
 from opcheck.device.emulator.child.verdicts import Verdicts
 from opcheck.device.emulator.emulation_request import ProcessReport
 from opcheck.device.emulator.processes import Processes
 from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import (
-    OWN_LIMITS,
-    KernelNumbers,
-    Memory,
-    MemoryGrowth,
-    Problem,
-    Report,
-    Trace,
-)
+from opcheck.model.records import OWN_LIMITS, KernelNumbers, Memory, MemoryGrowth, Problem, Report, Trace
 from opcheck.numerics.kernels.child.kernel_run import KernelsMode, ShadowKernels
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
@@ -198,12 +181,7 @@ class Emulation:
         try:
             with (
                 simulated_mac(
-                    self.target,
-                    registrations,
-                    tally,
-                    keep=_ALL,
-                    simulator_type=Emulator,
-                    memory=tally.memory,
+                    self.target, registrations, tally, keep=_ALL, simulator_type=Emulator, memory=tally.memory
                 ) as mac,
                 run_uncompiled(functools.partial(add_left_out, self._problems)),
                 processes_of_mac(self.target),

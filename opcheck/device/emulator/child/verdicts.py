@@ -124,15 +124,7 @@ def holds(text: str, given: Given) -> bool | None:
             # It has passed check_values: no attributes, and no functions but those above.
             code, names = _compile_condition(text), _ConditionNames(given)
             return bool(eval(code, {"__builtins__": {}}, names))  # noqa: S307
-    except (
-        NameError,
-        LookupError,
-        StopIteration,
-        RuntimeError,
-        TypeError,
-        AttributeError,
-        ValueError,
-    ):
+    except (NameError, LookupError, StopIteration, RuntimeError, TypeError, AttributeError, ValueError):
         return None
 
 

@@ -77,15 +77,7 @@ def _bins(start: float, size: float, count: int, samples: int, like: Tensor) -> 
     return (start + (bins + pieces / samples) * size / count).reshape(-1)
 
 
-def _roi_align(
-    image: Tensor,
-    rois: Tensor,
-    scale: float,
-    height: int,
-    width: int,
-    ratio: int,
-    aligned: bool,
-) -> Tensor:
+def _roi_align(image: Tensor, rois: Tensor, scale: float, height: int, width: int, ratio: int, aligned: bool) -> Tensor:
     offset = 0.5 if aligned else 0.0
     regions = []
     for batch, *roi in rois.tolist():
@@ -139,10 +131,7 @@ def _round(value: float) -> int:
 def _spans(start: int, size: int, count: int, most: int) -> list[tuple[int, int]]:
     step = size / count
     return [
-        (
-            min(max(math.floor(n * step) + start, 0), most),
-            min(max(math.ceil((n + 1) * step) + start, 0), most),
-        )
+        (min(max(math.floor(n * step) + start, 0), most), min(max(math.ceil((n + 1) * step) + start, 0), most))
         for n in range(count)
     ]
 

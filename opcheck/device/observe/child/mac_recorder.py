@@ -23,12 +23,7 @@ from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker.protocol import seal
 
 #: The warnings to record each time: those of MPSFallback.mm and of kernels that leave for the CPU.
-WANTED = (
-    "on the MPS backend and will fall back",
-    "MPS: ",
-    "falling back to CPU",
-    "supported by MPS",
-)
+WANTED = ("on the MPS backend and will fall back", "MPS: ", "falling back to CPU", "supported by MPS")
 
 _DEVICE = "mps"
 _TENSORS = 12
@@ -157,11 +152,7 @@ class MacRecorder(DispatchMode):
             if not wanted or self.warn(message, (filename, lineno)):
                 before(message, category, filename, lineno, *rest)
 
-        with (
-            replace_attributes([(warnings, "showwarning", show)]),
-            self._modules.follow_modules(),
-            self,
-        ):
+        with replace_attributes([(warnings, "showwarning", show)]), self._modules.follow_modules(), self:
             yield
 
 

@@ -79,11 +79,7 @@ def _end(error: BaseException, code: int, recorder: MacRecorder) -> End:
 
     row = recorder.raised[0] if recorder.raised and recorder.raised[1] is error else 0
     return End(
-        exit_code=code,
-        error=type(error).__name__,
-        message=str(error),
-        location=locate(raising_site(error)),
-        row=row,
+        exit_code=code, error=type(error).__name__, message=str(error), location=locate(raising_site(error)), row=row
     )
 
 

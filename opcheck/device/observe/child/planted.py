@@ -28,11 +28,7 @@ class PlantedErrors(DispatchMode):
         self._names = names
 
     def __torch_dispatch__(
-        self,
-        func: Any,
-        _types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Compute the call, and change what it gives."""
         name = func.name()

@@ -14,12 +14,7 @@ from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import inside, write_text
 from opcheck.common.python_source import split_lines
 from opcheck.common.text import plural
-from opcheck.features.compile.compile_records import (
-    CompiledVariants,
-    CompileFailure,
-    MetalKernel,
-    SideGraph,
-)
+from opcheck.features.compile.compile_records import CompiledVariants, CompileFailure, MetalKernel, SideGraph
 from opcheck.model.records import SourceLocation
 
 #: our Metal standard library

@@ -143,10 +143,7 @@ _ON_CPU = (
     (_MPS, "'cpu'"),
     (_ALONE, "= opcheck_compiled("),
     (_RESULT, r"\g<indent>\g<name> = opcheck_strided(\g<name>, "),
-    (
-        re.compile(re.escape(_ATTENTION)),
-        "torch.ops.aten._scaled_dot_product_attention_math.default",
-    ),
+    (re.compile(re.escape(_ATTENTION)), "torch.ops.aten._scaled_dot_product_attention_math.default"),
 )
 _PRELUDE = (
     "from opcheck.features.compile.child.cpu_kernels import restride as opcheck_strided\n"

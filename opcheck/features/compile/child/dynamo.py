@@ -9,12 +9,7 @@ from msgspec.structs import replace
 
 from opcheck.common.text import error_text
 from opcheck.features.compile.compile_records import CompileFailure, GraphBreak, Recompile
-from opcheck.tracing.source_locations import (
-    display_path,
-    locate_in_stack,
-    locate_in_text,
-    locate_raise,
-)
+from opcheck.tracing.source_locations import display_path, locate_in_stack, locate_in_text, locate_raise
 from opcheck.tracing.torch_private import compilation
 
 _GB = re.compile(r"gb(?P<number>\d{4})\.html")

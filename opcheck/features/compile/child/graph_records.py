@@ -40,11 +40,7 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:
     location = None if node is None else line(node)
 
     blamed = CompileFailure(
-        kind="inductor",
-        message=text[:500],
-        op=op,
-        location=location,
-        module="" if node is None else module(node),
+        kind="inductor", message=text[:500], op=op, location=location, module="" if node is None else module(node)
     )
 
     for code, limit in _OURS.items():

@@ -108,10 +108,7 @@ def _generators(program: ProgramCall) -> list[torch.Tensor]:
     """Return the states of the default generators that the program may draw from."""
     given = (*program.module.parameters(), *tensors((program.args, program.kwargs)))
     kinds = {tensor.device.type for tensor in given} - {"cpu"}
-    return [
-        torch.get_rng_state(),
-        *(torch.get_device_module(k).get_rng_state() for k in sorted(kinds)),
-    ]
+    return [torch.get_rng_state(), *(torch.get_device_module(k).get_rng_state() for k in sorted(kinds))]
 
 
 def _plain(result: Any) -> Any:

@@ -182,11 +182,7 @@ def probe(op: Any, task: ProbeTask, device: torch.device, limit: int) -> Result:
 
 
 def _try(
-    op: Any,
-    task: ProbeTask,
-    sample: OpInfoSample,
-    device: torch.device,
-    start: Callable[..., Result],
+    op: Any, task: ProbeTask, sample: OpInfoSample, device: torch.device, start: Callable[..., Result]
 ) -> Result | None:
     """Return the result of one sample; None where the CPU does not run it."""
     seen = _SampleOutcomes()

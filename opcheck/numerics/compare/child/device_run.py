@@ -85,21 +85,14 @@ def compare(request: CaptureRequest, plan: ComparePlan, say: Say) -> DeviceCompa
 def full_precision() -> Iterator[None]:
     """Switch off the short cuts that a device may take by default: cuDNN's convolutions in TF32."""
     products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    names = (
-        "allow_tf32",
-        "allow_fp16_reduced_precision_reduction",
-        "allow_bf16_reduced_precision_reduction",
-    )
+    names = ("allow_tf32", "allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
     values = [getattr(products, name) for name in names]
     for name in names:
         setattr(products, name, False)
     try:
         # PyTorch's tests forbid setting a flag of cuDNN by itself (torch/backends/__init__.py).
         with cudnn.flags(
-            enabled=cudnn.enabled,
-            benchmark=cudnn.benchmark,
-            deterministic=cudnn.deterministic,
-            allow_tf32=False,
+            enabled=cudnn.enabled, benchmark=cudnn.benchmark, deterministic=cudnn.deterministic, allow_tf32=False
         ):
             yield
     finally:

@@ -88,11 +88,7 @@ class KernelCheck:
         if not operator.arguments:
             self._last.checked = operator.unchecked
             return None
-        arguments = {
-            **operator.defaults,
-            **dict(zip(operator.arguments, args, strict=False)),
-            **kwargs,
-        }
+        arguments = {**operator.defaults, **dict(zip(operator.arguments, args, strict=False)), **kwargs}
         prepared = PreparedCall(Float64Call(func, args, kwargs), operator.name, arguments)
         written = [arguments[each] for each in operator.written]
         return self._with_copies(prepared, written) if written else prepared
@@ -134,10 +130,7 @@ class KernelCheck:
         free = bindings.free_dims(host)
         if self._replaces:
             return free, [()]
-        reads = max(
-            (each.numel() for each in host.arguments.values() if isinstance(each, Tensor)),
-            default=0,
-        )
+        reads = max((each.numel() for each in host.arguments.values() if isinstance(each, Tensor)), default=0)
         return free, self._sampler.draw(host.outputs[0].shape, free.result, reads)
 
     def compare_result(self, prepared: PreparedCall, result: Any) -> Any:

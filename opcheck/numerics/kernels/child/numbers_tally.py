@@ -8,14 +8,7 @@ from opcheck.common.vocabulary import Phase, RouteKind
 from opcheck.kernels import values
 from opcheck.kernels.host.host_call import HostCall
 from opcheck.kernels.kernel_records import Sample
-from opcheck.model.records import (
-    CheckedShare,
-    GroupLocation,
-    KernelNumbers,
-    UncheckedCalls,
-    WrongNumbers,
-    WrongSample,
-)
+from opcheck.model.records import CheckedShare, GroupLocation, KernelNumbers, UncheckedCalls, WrongNumbers, WrongSample
 from opcheck.numerics.kernels.child.kernel_check import CheckedCall
 from opcheck.tracing.source_locations import Site, locate
 
@@ -127,11 +120,7 @@ class NumbersTally:
         return {key: line.call for key, line in self._wrong.items() if line.call is not None}
 
     def result(
-        self,
-        torch: str,
-        mode: Literal["shadow", "replace"],
-        mended: dict[WrongPlace, str],
-        notes: Iterable[str] = (),
+        self, torch: str, mode: Literal["shadow", "replace"], mended: dict[WrongPlace, str], notes: Iterable[str] = ()
     ) -> KernelNumbers:
         """Return the record of the run."""
         lines = sorted(self._wrong.items(), key=lambda item: -item[1].error)

@@ -31,7 +31,7 @@ _ADDED = {
 _ORDER = 16.0
 #: Operators that only MPS has, and what computes the same.
 _REFERENCES: dict[str, Any] = {
-    "_scaled_dot_product_attention_math_for_mps": torch.ops.aten._scaled_dot_product_attention_math.default,
+    "_scaled_dot_product_attention_math_for_mps": torch.ops.aten._scaled_dot_product_attention_math.default
 }
 #: Calls with at most so many elements are computed again by the kernels of later releases.
 _REPEATED = 1 << 16
@@ -95,10 +95,7 @@ _BITS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16:
 def _far(computed: Tensor, right: Tensor, units: float) -> Tensor:
     """Return the places that differ by so much, and are not both NaN or near zero."""
     if computed.is_complex() or right.is_complex():
-        computed, right = (
-            torch.view_as_real(computed.contiguous()),
-            torch.view_as_real(right.contiguous()),
-        )
+        computed, right = (torch.view_as_real(computed.contiguous()), torch.view_as_real(right.contiguous()))
         size = right.abs().amax(-1, keepdim=True)
         off = ((computed - right).abs() <= units * torch.finfo(right.dtype).eps * size) | (computed == right)
         return (~(off | (computed.isnan() & right.isnan())).all(-1)).reshape(-1).nonzero().flatten()

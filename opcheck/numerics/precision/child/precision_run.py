@@ -16,13 +16,7 @@ from opcheck.numerics.child.closeness import distance
 from opcheck.numerics.child.line_tally import digits
 from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
 from opcheck.numerics.precision.child.precision_tally import PrecisionTally
-from opcheck.numerics.precision.child.shadow_mode import (
-    NOTE,
-    WITHOUT_DOUBLE,
-    ShadowMode,
-    Shadows,
-    is_followed,
-)
+from opcheck.numerics.precision.child.shadow_mode import NOTE, WITHOUT_DOUBLE, ShadowMode, Shadows, is_followed
 from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.trees import keystr, tensors, tree_flatten_with_path, tree_map

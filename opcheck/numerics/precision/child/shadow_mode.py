@@ -31,11 +31,7 @@ aten = torch.ops.aten
 # autograd saves all find them again.
 
 #: a complex number is two of these in memory.
-_PARTS = {
-    torch.complex32: torch.float16,
-    torch.complex64: torch.float32,
-    torch.complex128: torch.float64,
-}
+_PARTS = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 #: after so many calls the values of dead memory are dropped.
 _SWEEP = 64
@@ -147,10 +143,7 @@ def _one_by_one(
 
 
 #: What is run instead.
-WITHOUT_DOUBLE: dict[Any, Callable[..., torch.Tensor]] = {
-    aten.cumsum.default: _cumsum,
-    aten.cumprod.default: _cumprod,
-}
+WITHOUT_DOUBLE: dict[Any, Callable[..., torch.Tensor]] = {aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod}
 
 NOTE = (
     "cumsum and cumprod were summed one after the other in this dtype (float32 for 16 bits): the CPU's own kernel "

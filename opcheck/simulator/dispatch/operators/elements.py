@@ -125,11 +125,7 @@ def _guess_repeats(arguments: Given, keep: int) -> Guess:
 
 @fact("unbacked", "aten::repeat_interleave.self_Tensor")
 def _guess_repeated(arguments: Given, _keep: int) -> Guess:
-    shape, dim, size = (
-        list(arguments["self"].shape),
-        arguments.get("dim"),
-        arguments.get("output_size"),
-    )
+    shape, dim, size = (list(arguments["self"].shape), arguments.get("dim"), arguments.get("output_size"))
     if dim is None:
         shape, dim = [arguments["self"].numel()], 0
     repeats = known_values(arguments["repeats"])
@@ -191,12 +187,7 @@ def _cat_text(tensors: Any) -> str:
     return f"torch.cat(): all input tensors must be on the same device. Received {another} and {last}"
 
 
-@fact(
-    "repair",
-    "aten::split_with_sizes",
-    "aten::split_with_sizes_copy",
-    "aten::unsafe_split_with_sizes",
-)
+@fact("repair", "aten::split_with_sizes", "aten::split_with_sizes_copy", "aten::unsafe_split_with_sizes")
 def _equal_parts(arguments: Given) -> tuple[Given, str] | None:
     """Split into counted parts, as a router counts the tokens of each expert."""
     x, sizes = arguments["self"], arguments["split_sizes"]
@@ -328,13 +319,7 @@ def _emulate_histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
 
 @fact("emulate", "aten::max_pool2d_backward")
 def _emulate_pooling_backward(
-    grad: Tensor,
-    x: Tensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+    grad: Tensor, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> Tensor:
     settings = (kernel, stride, padding, dilation, ceil_mode)
     _, indices = aten.max_pool2d_with_indices.default(x, *settings)

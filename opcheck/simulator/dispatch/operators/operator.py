@@ -244,10 +244,7 @@ def gradients(
             return [None] * len(leaves)
         results = iter(
             torch.autograd.grad(
-                [out for out, _ in arguments],
-                asked,
-                [grad for _, grad in arguments],
-                allow_unused=True,
+                [out for out, _ in arguments], asked, [grad for _, grad in arguments], allow_unused=True
             )
         )
     return [next(results) if leaf.requires_grad else None for leaf in leaves]

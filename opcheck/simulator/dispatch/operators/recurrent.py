@@ -309,11 +309,7 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
 def _backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes
     # of these.
-    return (
-        alike(arguments["input"]),
-        [*map(alike, arguments["hx"])],
-        [*map(alike, arguments["params"])],
-    )
+    return (alike(arguments["input"]), [*map(alike, arguments["hx"])], [*map(alike, arguments["params"])])
 
 
 #: of a forward LSTM with dropout: the state of the generator before it, by the address of its

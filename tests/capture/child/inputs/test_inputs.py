@@ -109,19 +109,11 @@ def test_written_inputs_are_called_in_their_order_and_by_name() -> None:
     [
         (
             ("1x4:int64", "scal=:float32"),
-            [
-                "the model takes no argument 'scal'",
-                "  in: scal=scalar:float32",
-                "  help: it takes ids, scale, mask",
-            ],
+            ["the model takes no argument 'scal'", "  in: scal=scalar:float32", "  help: it takes ids, scale, mask"],
         ),
         (
             ("mask=4", "mask=5"),
-            [
-                "the input 'mask' is given twice",
-                "  in: mask=5:float32",
-                "  help: give each argument once",
-            ],
+            ["the input 'mask' is given twice", "  in: mask=5:float32", "  help: give each argument once"],
         ),
     ],
 )
@@ -245,18 +237,8 @@ def test_indices_stay_inside_their_table() -> None:
 
 TEXT = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 100}
 SIZED = {**TEXT, "intermediate_size": 32}
-PICTURE = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
-SPEECH = {
-    **PICTURE,
-    "conv_dim": [16] * 7,
-    "num_conv_pos_embeddings": 8,
-    "num_conv_pos_embedding_groups": 2,
-}
+PICTURE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+SPEECH = {**PICTURE, "conv_dim": [16] * 7, "num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2}
 SEQ2SEQ = {
     "d_model": 32,
     "encoder_layers": 1,
@@ -273,11 +255,7 @@ SEQ2SEQ = {
     [
         ("BertModel", {**SIZED, "max_position_embeddings": 40}, ("input_ids=1x38:int64",)),
         ("RobertaModel", {**SIZED, "max_position_embeddings": 40}, ("input_ids=1x38:int64",)),
-        (
-            "GPT2Model",
-            {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 100},
-            ("input_ids=1x128:int64",),
-        ),
+        ("GPT2Model", {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 100}, ("input_ids=1x128:int64",)),
         (
             "XLNetModel",
             {"d_model": 32, "n_layer": 1, "n_head": 2, "d_inner": 32, "vocab_size": 100},
@@ -289,27 +267,15 @@ SEQ2SEQ = {
             {"d_model": 32, "d_ff": 32, "d_kv": 8, "num_layers": 1, "num_heads": 2},
             ("input_ids=1x128:int64", "decoder_input_ids=1x128:int64"),
         ),
-        (
-            "BartModel",
-            {**SEQ2SEQ, "vocab_size": 100},
-            ("input_ids=1x128:int64", "decoder_input_ids=1x128:int64"),
-        ),
+        ("BartModel", {**SEQ2SEQ, "vocab_size": 100}, ("input_ids=1x128:int64", "decoder_input_ids=1x128:int64")),
         (
             "WhisperModel",
             {**SEQ2SEQ, "num_mel_bins": 8, "max_source_positions": 50},
             ("input_features=1x8x100:float32", "decoder_input_ids=1x128:int64"),
         ),
-        (
-            "ViTModel",
-            {**PICTURE, "image_size": 32, "num_channels": 1},
-            ("pixel_values=1x1x32x32:float32",),
-        ),
+        ("ViTModel", {**PICTURE, "image_size": 32, "num_channels": 1}, ("pixel_values=1x1x32x32:float32",)),
         ("ConvNextModel", {"hidden_sizes": [8] * 4, "depths": [1] * 4}, None),
-        (
-            "VideoMAEModel",
-            {**PICTURE, "image_size": 32, "num_frames": 4},
-            ("pixel_values=1x4x3x32x32:float32",),
-        ),
+        ("VideoMAEModel", {**PICTURE, "image_size": 32, "num_frames": 4}, ("pixel_values=1x4x3x32x32:float32",)),
         ("Wav2Vec2Model", SPEECH, ("input_values=1x16000:float32",)),
         (
             "DacModel",
@@ -324,11 +290,7 @@ SEQ2SEQ = {
             },
             ("input_values=1x1x24000:float32",),
         ),
-        (
-            "ASTModel",
-            {**PICTURE, "max_length": 64, "num_mel_bins": 32},
-            ("input_values=1x64x32:float32",),
-        ),
+        ("ASTModel", {**PICTURE, "max_length": 64, "num_mel_bins": 32}, ("input_values=1x64x32:float32",)),
         (
             "CLIPModel",
             {
@@ -499,12 +461,7 @@ _SMALL_BERT = {"num_hidden_layers": 1, "hidden_size": 12, "intermediate_size": 8
     ("wrapper", "name", "config", "specs"),
     [
         (PassesAll, "transformers:BertModel", _SMALL_BERT, ("input_ids=1x128:int64",)),
-        (
-            PassesTwo,
-            "transformers:BertModel",
-            _SMALL_BERT,
-            ("input_ids=1x128:int64", "attention_mask=1x128:int64"),
-        ),
+        (PassesTwo, "transformers:BertModel", _SMALL_BERT, ("input_ids=1x128:int64", "attention_mask=1x128:int64")),
         (PassesOne, "transformers:BertModel", _SMALL_BERT, ("1x128:int64",)),
         (PassesOne, "timm:test_vit", {}, ("1x3x160x160:float32",)),
         (HasAStem, "timm:resnet18", {}, ("1x1x224x224:float32",)),
@@ -570,17 +527,9 @@ FLUX = {
                 "addition_time_embed_dim": 8,
                 "projection_class_embeddings_input_dim": 80,
             },
-            (
-                *SAMPLE,
-                "added_cond_kwargs['text_embeds']=1x32:float32",
-                "added_cond_kwargs['time_ids']=1x6:float32",
-            ),
+            (*SAMPLE, "added_cond_kwargs['text_embeds']=1x32:float32", "added_cond_kwargs['time_ids']=1x6:float32"),
         ),
-        (
-            "UNet2DConditionModel",
-            {**UNET, "num_class_embeds": 5},
-            (*SAMPLE, "class_labels=1:int64"),
-        ),
+        ("UNet2DConditionModel", {**UNET, "num_class_embeds": 5}, (*SAMPLE, "class_labels=1:int64")),
         (
             "ControlNetModel",
             {name: value for name, value in UNET.items() if name not in ("sample_size", "up_block_types")},
@@ -626,18 +575,8 @@ FLUX = {
         ),
         (
             "WanTransformer3DModel",
-            {
-                "num_layers": 1,
-                "attention_head_dim": 12,
-                "num_attention_heads": 2,
-                "ffn_dim": 32,
-                "text_dim": 24,
-            },
-            (
-                "hidden_states=1x16x5x32x32:float32",
-                "timestep=1:float32",
-                "encoder_hidden_states=1x77x24:float32",
-            ),
+            {"num_layers": 1, "attention_head_dim": 12, "num_attention_heads": 2, "ffn_dim": 32, "text_dim": 24},
+            ("hidden_states=1x16x5x32x32:float32", "timestep=1:float32", "encoder_hidden_states=1x77x24:float32"),
         ),
         (
             "CogVideoXTransformer3DModel",
@@ -650,11 +589,7 @@ FLUX = {
                 "sample_height": 8,
                 "max_text_seq_length": 20,
             },
-            (
-                "hidden_states=1x5x16x8x8:float32",
-                "encoder_hidden_states=1x20x24:float32",
-                "timestep=1:float32",
-            ),
+            ("hidden_states=1x5x16x8x8:float32", "encoder_hidden_states=1x20x24:float32", "timestep=1:float32"),
         ),
     ],
 )

@@ -133,8 +133,7 @@ NATIVE: Mapping[str, Make] = {
     "convolutional": lambda nets: _export(nets.Net().eval(), _image()),
     "in training mode": lambda nets: _export(nets.Net().train(), _image()),
     "transformer": lambda _: _export(
-        nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1).eval(),
-        torch.ones(2, 5, 16),
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 1).eval(), torch.ones(2, 5, 16)
     ),
     "lstm": lambda _: _export(nn.LSTM(4, 8, batch_first=True).eval(), torch.ones(2, 5, 4)),
     "dynamic": lambda nets: _export(

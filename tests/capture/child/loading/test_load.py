@@ -121,8 +121,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "width"),
-    [("net.py:Net", 8), ("net:Net", 8), ("net.py:Zoo.net", 16), ("net:Zoo.net", 16)],
+    ("spec", "width"), [("net.py:Net", 8), ("net:Net", 8), ("net.py:Zoo.net", 16), ("net:Zoo.net", 16)]
 )
 @pytest.mark.usefixtures("folder")
 def test_a_class_or_an_instance_in_a_file_or_a_module(spec: str, width: int) -> None:
@@ -213,20 +212,8 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
 @pytest.mark.parametrize(
     ("spec", "config", "what", "where", "then"),
     [
-        (
-            "net.py:Nett",
-            {},
-            "net.py has no attribute 'Nett'",
-            "model net.py:Nett",
-            "did you mean Net",
-        ),
-        (
-            "net.py:Zoo.other",
-            {},
-            "net.py has no attribute 'Zoo.other'",
-            "model net.py:Zoo.other",
-            "it defines net",
-        ),
+        ("net.py:Nett", {}, "net.py has no attribute 'Nett'", "model net.py:Nett", "did you mean Net"),
+        ("net.py:Zoo.other", {}, "net.py has no attribute 'Zoo.other'", "model net.py:Zoo.other", "it defines net"),
         (
             "net.py",
             {},
@@ -360,11 +347,7 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
 def test_mistakes_in_a_users_model(
     folder: Path, spec: str, config: dict[str, Any], what: str, where: str, then: str
 ) -> None:
-    assert three_lines(spec, config) == [
-        what,
-        f"  in: {where.format(folder=folder)}",
-        f"  help: {then}",
-    ]
+    assert three_lines(spec, config) == [what, f"  in: {where.format(folder=folder)}", f"  help: {then}"]
 
 
 @pytest.mark.usefixtures("folder")

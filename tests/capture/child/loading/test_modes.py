@@ -10,9 +10,7 @@ from opcheck.common.errors import ModelLoadError
 
 
 @pytest.mark.parametrize("how", ["script", "trace"])
-def test_a_torchscript_module_is_refused_for_training_before_its_labels_are_looked_for(
-    how: str,
-) -> None:
+def test_a_torchscript_module_is_refused_for_training_before_its_labels_are_looked_for(how: str) -> None:
     x = torch.ones(2, 3)
     layer = torch.nn.Linear(3, 2)
     with warnings.catch_warnings():

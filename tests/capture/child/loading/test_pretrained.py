@@ -118,10 +118,7 @@ def test_the_generation_config_of_the_repository_is_used() -> None:
     made = loaded(repository(config_json=LLAMA, generation_config_json={"top_p": 0.5}))
     model: Any = made.model
     assert model.generation_config.top_p == 0.5
-    assert [call.name for call in calls(made, ())] == [
-        "forward",
-        "generate(max_new_tokens=3, do_sample=True)",
-    ]
+    assert [call.name for call in calls(made, ())] == ["forward", "generate(max_new_tokens=3, do_sample=True)"]
 
 
 @pytest.mark.parametrize(
@@ -155,11 +152,7 @@ def test_a_model_without_a_forward_pass_is_called_for_what_it_has() -> None:
 
 
 def test_a_model_of_timm() -> None:
-    settings = {
-        "architecture": "resnet18",
-        "num_classes": 7,
-        "pretrained_cfg": {"input_size": [3, 64, 64]},
-    }
+    settings = {"architecture": "resnet18", "num_classes": 7, "pretrained_cfg": {"input_size": [3, 64, 64]}}
     made = loaded(repository({"F16": 1}, config_json=settings))
     model: Any = made.model
     assert (model.num_classes, dtype_of(model)) == (7, torch.float16)
@@ -275,15 +268,9 @@ PIPELINE = {"_class_name": "DDPMPipeline"}
         ({"modules_json": [{"path": "../x"}]}, "leads out of its folder"),
         ({"modules_json": [{"path": "/etc"}]}, "leads out of its folder"),
         ({"model_index_json": {"_class_name": "utils"}}, "diffusers .* has no utils"),
+        ({"model_index_json": {**PIPELINE, "unet": ["diffusers", "UNet2DModel"]}}, "there is no unet/config.json"),
         (
-            {"model_index_json": {**PIPELINE, "unet": ["diffusers", "UNet2DModel"]}},
-            "there is no unet/config.json",
-        ),
-        (
-            {
-                "model_index_json": {**PIPELINE, "unet": ["nothing", "No"]},
-                "unet__config_json": {"a": 1},
-            },
+            {"model_index_json": {**PIPELINE, "unet": ["nothing", "No"]}, "unet__config_json": {"a": 1}},
             "diffusers .* has no No",
         ),
         ({"model_index_json": {**PIPELINE, "unet": ["diffusers"]}}, "TypeError|missing"),
@@ -304,22 +291,11 @@ PIPELINE = {"_class_name": "DDPMPipeline"}
         ({"config_json": {"_class_name": "is_torch_available"}}, "has no is_torch_available"),
         ({"model_index_json": {"_class_name": "DDPMScheduler"}}, "has no DDPMScheduler"),
         ({"model_index_json": {"_class_name": "ModularPipeline"}}, "has no ModularPipeline"),
-        (
-            {
-                "model_index_json": {**PIPELINE, "unet": ["os", "system"]},
-                "unet__config_json": {"a": 1},
-            },
-            "has no system",
-        ),
+        ({"model_index_json": {**PIPELINE, "unet": ["os", "system"]}, "unet__config_json": {"a": 1}}, "has no system"),
         ({"config_json": {"architecture": "hf-hub:org/other"}}, "timm .* has no hf-hub:org/other"),
         # A file that torch.load would read.
         (
-            {
-                "config_json": {
-                    "architecture": "resnet18",
-                    "model_args": {"checkpoint_path": __file__},
-                }
-            },
+            {"config_json": {"architecture": "resnet18", "model_args": {"checkpoint_path": __file__}}},
             "load weights or code from another file",
         ),
     ],
@@ -386,10 +362,7 @@ def test_a_detector_finds_boxes() -> None:
                 "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "image_size": [64, 96]}  # fmt: skip
     made = loaded(repository(config_json=settings), real=True)
     names = calls(made, ())
-    assert [call.name for call in names] == [
-        "forward",
-        "post_process_object_detection of the processor",
-    ]
+    assert [call.name for call in names] == ["forward", "post_process_object_detection of the processor"]
     inputs = inputs_for(made)
     assert "as YolosImageProcessor" in inputs.note
     model: Any = made.model
@@ -482,8 +455,7 @@ def test_weights_of_diffusers_are_cast_as_its_loading_casts_them(
 
 
 @pytest.mark.parametrize(
-    ("name", "strength", "steps"),
-    [("Text", None, 2), ("Img2Img", 0.8, 3), ("Img2Img", 0.3, 7), ("Img2Img", 1.0, 2)],
+    ("name", "strength", "steps"), [("Text", None, 2), ("Img2Img", 0.8, 3), ("Img2Img", 0.3, 7), ("Img2Img", 1.0, 2)]
 )
 def test_a_pipeline_that_starts_from_a_picture_takes_two_steps(name: str, strength: float | None, steps: int) -> None:
     parameter = inspect.Parameter("strength", inspect.Parameter.KEYWORD_ONLY, default=strength)

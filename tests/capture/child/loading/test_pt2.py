@@ -108,11 +108,7 @@ def _dynamic(model: nn.Module, x: torch.Tensor) -> torch.export.ExportedProgram:
 def _bert() -> torch.export.ExportedProgram:
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        vocab_size=50,
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=50
     )
     ids = torch.ones(1, 8, dtype=torch.long)
     return torch.export.export(transformers.BertModel(config).eval(), (), {"input_ids": ids})
@@ -181,13 +177,7 @@ def test_a_program_of_another_accelerator_is_read(net: Path) -> None:
     assert {weight.device.type for weight in loaded.model.parameters()} == {"cpu"}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("verb", "options"),
-    [
-        ("audit", ["--mode", "train"]),
-        ("compile", ["--mode", "train"]),
-    ],
-)
+@pytest.mark.parametrize(("verb", "options"), [("audit", ["--mode", "train"]), ("compile", ["--mode", "train"])])
 def test_training_a_file_exits_with_2(
     net: Path, verb: str, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -297,18 +287,10 @@ def test_pickled_constants_run_nothing(net: Path, mark: Path, prefix: str) -> No
     members = _members(net)
     meta = json.loads(members["net/data/weights/model_weights_config.json"])["config"]["weight"]
     for tensor_meta in (None, meta["tensor_meta"]):
-        entry = {
-            "path_name": f"{prefix}0",
-            "is_param": False,
-            "use_pickle": True,
-            "tensor_meta": tensor_meta,
-        }
+        entry = {"path_name": f"{prefix}0", "is_param": False, "use_pickle": True, "tensor_meta": tensor_meta}
         config = json.dumps({"config": {"c": entry}}).encode()
         for content in (_saved(Runs(mark)), pickle.dumps(Runs(mark))):
-            added = {
-                "net/data/constants/model_constants_config.json": config,
-                f"net/data/constants/{prefix}0": content,
-            }
+            added = {"net/data/constants/model_constants_config.json": config, f"net/data/constants/{prefix}0": content}
             _write(net, {**members, **added})
             assert f"data/constants/{prefix}0" in _refusal(net)
 
@@ -324,14 +306,7 @@ def test_the_format_of_torch_2_8_is_read(net: Path) -> None:
     members = _members(net)
     kept = {name: text for name, text in members.items() if "config.json" not in name}
     state = dict(program.state_dict)
-    _write(
-        net,
-        {
-            **kept,
-            "net/data/weights/model.pt": _saved(state),
-            "net/data/constants/model.pt": b"",
-        },
-    )
+    _write(net, {**kept, "net/data/weights/model.pt": _saved(state), "net/data/constants/model.pt": b""})
     loaded = load(str(net))
     assert torch.equal(loaded.model.weight, state["weight"])  # type: ignore[attr-defined]
 
@@ -441,11 +416,7 @@ GRAPHS: dict[str, Callable[[Any, str], None]] = {
         u99999999999={"min_val": 0, "max_val": 1}
     ),
     "an enumeration": lambda document, _: _set_signature(
-        document,
-        in_spec=_tree(
-            "builtins.dict",
-            json.dumps([{"__enum__": True, "fqn": "this:X", "name": "x"}]),
-        ),
+        document, in_spec=_tree("builtins.dict", json.dumps([{"__enum__": True, "fqn": "this:X", "name": "x"}]))
     ),
     "a factory": lambda document, _: _set_signature(
         document,

@@ -83,9 +83,7 @@ def test_several_modules_are_offered() -> None:
 
 
 NOTEBOOK = cells(
-    "%matplotlib inline\n!pip install torch\nfrom torch import nn\n",
-    "net = nn.Linear(3, 2)\n",
-    "raise_later = 1\n",
+    "%matplotlib inline\n!pip install torch\nfrom torch import nn\n", "net = nn.Linear(3, 2)\n", "raise_later = 1\n"
 )
 
 

@@ -12,12 +12,7 @@ from opcheck.capture.child.loading.load import load
 
 pytest.importorskip("transformers")
 
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-}
+TINY = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,7 @@ from opcheck.capture.child.loading.load import load
 
 pytest.importorskip("transformers")
 
-TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-}
+TINY = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
 @pytest.mark.parametrize(
@@ -50,11 +45,7 @@ TINY = {
             "hidden_states=1x256x12:float32",
         ),
         ("PPDocLayoutV2ReadingOrder", TINY, "boxes=1x100x4:float32"),
-        (
-            "Phi4MultimodalAudioModel",
-            {"num_blocks": 1},
-            "mask=1x400:bool",
-        ),
+        ("Phi4MultimodalAudioModel", {"num_blocks": 1}, "mask=1x400:bool"),
         (
             "Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration",
             {**TINY, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64},

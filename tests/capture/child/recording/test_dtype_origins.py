@@ -31,10 +31,7 @@ ORIGINS: dict[str, tuple[str, Callable[[], Any]]] = {
     "python complex": ("python_complex", lambda: torch.ones(3) * 1j),
     "polar": ("complex_made", lambda: torch.polar(torch.ones(3), torch.ones(3))),
     "fft": ("fft", lambda: torch.fft.rfft(torch.ones(4))),
-    "stft": (
-        "fft",
-        lambda: torch.stft(torch.ones(16), 4, window=torch.ones(4), return_complex=True),
-    ),
+    "stft": ("fft", lambda: torch.stft(torch.ones(16), 4, window=torch.ones(4), return_complex=True)),
     "eigenvalues": ("eigenvalues", lambda: torch.linalg.eigvals(torch.eye(2))),
 }
 

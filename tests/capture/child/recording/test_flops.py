@@ -20,10 +20,7 @@ from tests.simulator.mac import target
 
 MODELS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "linear": (nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (5, 3, 8)),
-    "convolution": (
-        nn.Sequential(nn.Conv2d(3, 8, 3, groups=1), nn.Conv2d(8, 8, 1, groups=4)),
-        (2, 3, 9, 9),
-    ),
+    "convolution": (nn.Sequential(nn.Conv2d(3, 8, 3, groups=1), nn.Conv2d(8, 8, 1, groups=4)), (2, 3, 9, 9)),
     "transposed": (nn.ConvTranspose2d(3, 8, 3, stride=2), (2, 3, 9, 9)),
     "elementwise": (nn.Sequential(nn.ReLU(), nn.LayerNorm(8)), (2, 8)),
 }

@@ -72,17 +72,7 @@ def ends_an_older_loop(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "run",
-    [
-        asserts,
-        ends_a_loop,
-        ends_an_older_loop,
-        inverts,
-        raises,
-        raises_on_one_line,
-        torch_asserts,
-        validates,
-    ],
+    "run", [asserts, ends_a_loop, ends_an_older_loop, inverts, raises, raises_on_one_line, torch_asserts, validates]
 )
 def test_what_only_checks_values_is_said_so(run: Callable[[torch.Tensor], object]) -> None:
     result = kinds(run)

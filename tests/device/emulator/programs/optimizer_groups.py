@@ -4,10 +4,7 @@
 import torch
 
 model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)).to("mps")
-groups = [
-    {"params": model[0].parameters(), "lr": 0.01},
-    {"params": model[1].parameters(), "weight_decay": 0.1},
-]
+groups = [{"params": model[0].parameters(), "lr": 0.01}, {"params": model[1].parameters(), "weight_decay": 0.1}]
 optimizer = torch.optim.Adam(groups, lr=0.1)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=[0.1, 0.2], total_steps=10)
 for _ in range(3):

@@ -2,12 +2,7 @@
 # source: transformers/pipelines/base.py (5.23): device="mps" and the default device
 # expect: exit 0
 import torch
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    AutoModelForCausalLM,
-    LlamaConfig,
-)
+from transformers import BertConfig, BertForSequenceClassification, AutoModelForCausalLM, LlamaConfig
 
 config = LlamaConfig(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=4, vocab_size=20)
 config.num_key_value_heads = 2

@@ -5,13 +5,7 @@ import tempfile
 
 import torch
 from torch.utils.data import Dataset
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    Trainer,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--cpu", action="store_true")
@@ -32,11 +26,7 @@ class Sentences(Dataset):
 
     def __getitem__(self, index):
         ids = self.ids[index]
-        return {
-            "input_ids": ids,
-            "attention_mask": torch.ones_like(ids),
-            "labels": self.labels[index],
-        }
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": self.labels[index]}
 
 
 config = BertConfig(

@@ -26,11 +26,7 @@ class Model(lightning.LightningModule):
 
 data = DataLoader(TensorDataset(torch.randn(16, 4), torch.randn(16, 1)), batch_size=8)
 trainer = lightning.Trainer(
-    accelerator=sys.argv[1],
-    max_epochs=1,
-    logger=False,
-    enable_checkpointing=False,
-    enable_progress_bar=False,
+    accelerator=sys.argv[1], max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
 )
 trainer.fit(Model(), data)
 print(type(trainer.accelerator).__name__, trainer.strategy.root_device)
