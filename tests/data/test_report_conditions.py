@@ -221,6 +221,7 @@ CASES: dict[str, dict[str, Any]] = {
     "masked-scatter-strided-source": {"source": (TURNED, FLAT)},
     "masked-scatter-resizes-source": {"source": (FLAT, WHOLE)},
     "masked-scatter-number": {"self": (tensor(), WHOLE)},
+    "lu-factor-batches": {"A": (tensor(2, 256, 256), tensor(1, 256, 256))},
     "embedding-gradient-padding": {"padding_idx": (0, -1)},
     "embedding-gradient-frequency": {"scale_grad_by_freq": (True, False)},
     "flip-dimension-of-one": {"self": COLUMN, "dims": ((1,), (0,))},
