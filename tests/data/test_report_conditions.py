@@ -156,6 +156,14 @@ CASES: dict[str, dict[str, Any]] = {
     "linear-huge-strides-aborts": {
         "input": (tensor(32769, 1, 256, stride=(256, 8388864, 1)), tensor(32768, 1, 256, stride=(256, 8388608, 1)))
     },
+    "linear-backward-one-dimensional-weight-aborts": {"weight": (tensor(6), FLAT)},
+    "linear-backward-one-output": {
+        "self": tensor(3840, 33),
+        "weight": tensor(1, 33),
+        "grad_output": (tensor(3840, 1, stride=(0, 0)), tensor(3840, 1)),
+    },
+    "grid-sampler-2d-channels-last": {"input": (LAST, PLANE)},
+    "layer-norm-partly-frozen-aborts": {"output_mask": ((True, False, False), (True, True, True))},
     "linear-rank-5-transposed-aborts": {"input": (tensor(2, 2, 2, 2, 2, stride=(16, 1, 4, 2, 8)), CUBE)},
     "sdpa-nan-dropped": {
         "query": (tensor(1, 1, 8, 64), tensor(1, 1, 9, 64)),

@@ -167,6 +167,23 @@ def test_the_backward_of_a_convolution_misreads_a_channels_last_gradient(
     assert {each for each in names if "strided-gradient" in each} == expected
 
 
+@pytest.mark.parametrize(
+    ("torch", "weight", "expected"),
+    [
+        ("2.13", (4,), {"linear-backward-one-dimensional-weight-aborts"}),
+        ("2.14", (4,), {"linear-backward-one-dimensional-weight"}),
+        ("2.14", (3, 4), set()),
+        ("2.15", (4,), set()),
+    ],
+)
+def test_the_backward_of_linear_takes_no_weight_of_one_dimension(
+    torch: str, weight: tuple[int, ...], expected: set[str]
+) -> None:
+    inputs = (tensor("self", 2, 4), tensor("grad_output", 2, *weight[:-1]), tensor("weight", *weight))
+    names = statements(torch, "aten::linear_backward", *inputs, output_mask=[True, True, False])
+    assert {each for each in names if "one-dimensional" in each} == expected
+
+
 @pytest.mark.parametrize(("dtype", "holds"), [("bfloat16", True), ("float16", False)])
 def test_nextafter_of_bfloat16_is_wrong(dtype: str, *, holds: bool) -> None:
     inputs = (tensor("self", 2, dtype=dtype), tensor("other", 2, dtype=dtype))
