@@ -4,17 +4,17 @@ import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.versions import Span, Target, Version
-from opcheck.common.vocabulary import FallbackKind, Side, Status
+from opcheck.common.vocabulary import Effect, FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.matching import Matches
 from opcheck.data.registrations import OpLists
+from opcheck.data.statement_model import Statement
 from opcheck.data.tables import nowhere, refused_by
-from opcheck.judge import matching_statements
-from opcheck.judge.texts import EXTENSIONS, MEANINGS, REFUSALS
+from opcheck.judge.texts import EXTENSIONS, MEANINGS, REASONS, REFUSALS
 from opcheck.model.records import Evidence, OpCall, Verdict
 
 
@@ -42,13 +42,9 @@ _DYLIB = "torch/lib/libtorch_cpu.dylib"
 _WHERE = {"python_kernel": "torch/backends/mps/__init__.py, torch/_refs/linalg/__init__.py"}
 
 #: The dispatch key that a tensor of each sparse layout brings along.
-_SPARSE_KEYS = {
-    "sparse_coo": "SparseMPS",
-    "sparse_csr": "SparseCsrMPS",
-    "sparse_csc": "SparseCsrMPS",
-    "sparse_bsr": "SparseCsrMPS",
-    "sparse_bsc": "SparseCsrMPS",
-}
+_SPARSE_KEYS = {"sparse_coo": "SparseMPS"} | dict.fromkeys(
+    ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"), "SparseCsrMPS"
+)
 
 #: Namespaces that libtorch_cpu.dylib defines. It registers kernels for MPS in ``aten`` alone, in all listed releases,
 #: so that their operators come to the backend-wide fallback.
@@ -88,16 +84,14 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
     # A tensor that cannot be made stops every call, whatever is registered.
     everywhere = case.matches.on_every_operator()
     if everywhere.stops:
-        return matching_statements.apply(_NOTHING_RUNS, everywhere, call, case.where, _is_worse)
-    layouts = _layouts(call)
-    if layouts:
-        return _sparse(case, layouts)
+        return _apply(case, everywhere, Verdict(status="native", because=""))
+    if _layouts(call):
+        return _sparse(case)
     verdict = _BY_STATUS[case.resolution.status](case)
-    if case.resolution.status not in _HAS_A_KERNEL:
-        return verdict
-    is_composite = case.resolution.status == "composite"
-    matches = case.matches.without_kernel() if is_composite else case.matches
-    return matching_statements.apply(verdict, matches, call, case.where, _is_worse)
+    if case.resolution.status == "composite":
+        return _apply(case, case.matches.without_kernel(), verdict)
+    # Elsewhere no kernel runs, so that none of its limitations can be met.
+    return _apply(case, case.matches, verdict) if case.resolution.status == "native" else verdict
 
 
 def _refusing(call: OpCall) -> str:
@@ -112,28 +106,10 @@ def _refusing(call: OpCall) -> str:
 
 def refused_everywhere(op: str, dtype: str, torch: str) -> Verdict:
     """Return the verdict of a dtype that no backend computes the operator in."""
-    return Verdict(
-        status="unsupported",
-        because=nowhere(dtype),
-        evidence=(
-            Evidence(
-                kind="measured",
-                torch=torch,
-                detail=f"{op} raised for {dtype} on the CPU of torch {torch} with all shapes tried; "
-                "PyTorch's operator database lists the dtype for no device",
-            ),
-        ),
-        confidence="inferred",
+    measured = Evidence(
+        kind="measured", torch=torch, detail=REASONS["measured"].format(op=op, dtype=dtype, torch=torch)
     )
-
-
-#: Where a limitation of a kernel can be met: elsewhere the kernel does not run.
-_HAS_A_KERNEL = {"native", "composite"}
-_NOTHING_RUNS = Verdict(status="native", because="")
-
-
-def _is_worse(verdict: Verdict, status: Status, kind: FallbackKind | None) -> bool:
-    return OUTCOMES[status, kind].severity > outcome(verdict).severity
+    return Verdict(status="unsupported", because=nowhere(dtype), evidence=(measured,), confidence="inferred")
 
 
 def judge_all(calls: Iterable[OpCall], target: Target, lists: OpLists) -> tuple[Verdict, ...]:
@@ -164,14 +140,10 @@ def certain(verdict: Verdict, library: str, target: Target) -> Verdict:
     """
     if not library or verdict.status != "unsupported":
         return verdict
-    because = f"{library} did not see torch {target.torch} and may call it elsewhere only (OC123); "
+    because = f"{library} did not see torch {target.torch} and may call it elsewhere only (OC123); {verdict.because}"
     # Without its limitations, which the rules report as errors.
-    return Verdict(
-        status="unknown",
-        because=because + verdict.because,
-        named=verdict.named,
-        evidence=tuple(each for each in verdict.evidence if each.kind != "limitation"),
-    )
+    evidence = tuple(each for each in verdict.evidence if each.kind != "limitation")
+    return Verdict(status="unknown", because=because, named=verdict.named, evidence=evidence)
 
 
 def likeness(call: OpCall, *, details: bool) -> Hashable:
@@ -233,6 +205,19 @@ class _CallOnTarget:
             detail=f"{op}: {value}" + (f" ({self.resolution.extension})" if self.resolution.extension else ""),
         )
 
+    def absent(self, key: str = "", op: str = "") -> tuple[Evidence, ...]:
+        """Return the evidence that an overload, the called one by default, has no registration for a key."""
+        return (self.registered(op or self.call.op, f"{key} absent".strip()),)
+
+    def reason(self, name: str, **fields: object) -> str:
+        """Return a reason of texts.yaml."""
+        return REASONS[name].format(torch=self.release.torch, **fields)
+
+    @property
+    def not_implemented(self) -> str:
+        """Return what the Mac prints without the variable."""
+        return messages.not_implemented(self.last, self.target.torch, self.release.commit)
+
     @property
     def named(self) -> str:
         """Return the overload that the Mac's error names, if it is not the one called."""
@@ -269,10 +254,8 @@ def _dtypes(call: OpCall) -> frozenset[str]:
 
 def _details(call: OpCall) -> Hashable:
     """Return all that a condition can test in the call; a condition cannot test which tensor it is."""
-    specs = tuple(
-        (spec.argument, spec.dtype, spec.shape, spec.stride, spec.offset, spec.device)
-        for spec in (*call.inputs, *call.outputs)
-    )
+    tensors = (*call.inputs, *call.outputs)
+    specs = tuple((each.argument, each.dtype, each.shape, each.stride, each.offset, each.device) for each in tensors)
     # 1, 1.0 and True are one key of a mapping, but not one value to a condition.
     arguments = tuple((name, repr(call.arguments[name])) for name in sorted(call.arguments))
     return len(call.inputs), call.recomputed, specs, arguments
@@ -297,33 +280,25 @@ def sparse_key(call: OpCall) -> str | None:
     return (keys.pop() if len(keys) == 1 else "") if keys else None
 
 
-def _sparse(case: _CallOnTarget, layouts: frozenset[str]) -> Verdict:
+def _sparse(case: _CallOnTarget) -> Verdict:
     key = sparse_key(case.call)
     op = _SPARSE_BODIES.get((case.call.op, key or ""), case.call.op)
     value = case.lists.registration(op, case.line, key) if key else None
     if value in {"kernel", "python_kernel"} or op in _SPARSE_ALIASES:
-        return Verdict(
-            status="native",
-            because=f"a {key} kernel is registered in torch {case.release.torch}",
-            evidence=(case.registered(op, f"{key} {value}"),),
-        )
+        evidence = (case.registered(op, f"{key} {value}"),)
+        return Verdict(status="native", because=case.reason("sparse", key=key), evidence=evidence)
     composite = case.resolution.status == "composite" and op == case.call.op
     if key and not composite and case.resolution.status != "unknown":
         # The fallback is registered for the key MPS alone (MPSFallback.mm): the dispatcher itself raises.
         return Verdict(
             status="unsupported",
-            because=f"torch {case.release.torch} registers no {key} kernel, and there is no fallback "
-            "for sparse tensors, with the variable either",
-            evidence=(case.registered(op, f"{key} absent"),),
+            because=case.reason("sparse_unsupported", key=key),
+            evidence=case.absent(key, op),
             named="" if op == case.call.op else op,
             prints=messages.no_kernel_for(op, key),
         )
-    return Verdict(
-        status="unknown",
-        because=f"an input is {', '.join(sorted(layouts))}, and torch {case.release.torch} "
-        f"registers no {key or 'MPS'} kernel for it",
-        evidence=(case.registered(case.call.op, f"{key or 'any sparse key'} absent"),),
-    )
+    because = case.reason("sparse_unknown", layouts=", ".join(sorted(_layouts(case.call))), key=key or "MPS")
+    return Verdict(status="unknown", because=because, evidence=case.absent(key or "any sparse key"))
 
 
 def _by_registration(case: _CallOnTarget) -> Verdict:
@@ -337,7 +312,7 @@ def _by_registration(case: _CallOnTarget) -> Verdict:
         # The backend-wide fallback is reached first; it is what the variable exchanges.
         prints = messages.no_kernel_for(case.last, "CPU")
     elif kind == "env" or case.value == "no_dense_kernel":
-        prints = _not_implemented(case)
+        prints = case.not_implemented
     return Verdict(
         status=status,
         kind=kind,
@@ -348,10 +323,6 @@ def _by_registration(case: _CallOnTarget) -> Verdict:
     )
 
 
-def _not_implemented(case: _CallOnTarget) -> str:
-    return messages.not_implemented(case.last, case.target.torch, case.release.commit)
-
-
 @functools.lru_cache(maxsize=1 << 14)
 def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
     """Judge a call that a composite's body makes: its operator is known, its arguments are not."""
@@ -359,7 +330,7 @@ def _judge_operator(op: str, target: Target, lists: OpLists) -> Verdict:
     by_id = lists.statements.by_id
     # A body passes on tensors of its own device.
     advisories = tuple(name for name in verdict.advisories if not by_id[name].needs_another_device)
-    return msgspec.structs.replace(verdict, advisories=advisories)
+    return replace(verdict, advisories=advisories)
 
 
 #: A body that makes tensors of these dtypes ran off a Mac: on a Mac it takes float32, where it looks at the device
@@ -376,7 +347,7 @@ def _judge_inner(op: str, case: _CallOnTarget) -> Verdict:
     verdicts = [judge(call, case.target, case.lists) for call in calls]
     worst = max(verdicts, key=lambda verdict: outcome(verdict).severity)
     others = [verdict for verdict in verdicts if verdict != worst]
-    return msgspec.structs.replace(
+    return replace(
         worst,
         evidence=(*worst.evidence, *_statement_evidence(others)),
         limitations=_sorted_ids(verdict.limitations for verdict in verdicts),
@@ -396,30 +367,22 @@ def _statement_evidence(verdicts: Iterable[Verdict]) -> tuple[Evidence, ...]:
 
 def _composite(case: _CallOnTarget) -> Verdict:
     inner = case.call.inner
-    if inner is None:
-        return Verdict(
-            status="unknown",
-            because="it is a composite whose body was not followed: what it calls decides",
-            evidence=(*case.evidence, Evidence(kind="capture", detail=NOT_FOLLOWED)),
-            confidence="inferred",
-        )
     if not inner:
-        return Verdict(
-            status="native",
-            because="it is a composite whose body calls no further operator",
-            evidence=(*case.evidence, Evidence(kind="capture", detail="its body calls nothing")),
-            confidence="inferred",
+        status: Status = "unknown" if inner is None else "native"
+        because, detail = (
+            (REASONS["not_followed"], NOT_FOLLOWED) if inner is None else (REASONS["calls_nothing"], _CALLS_NOTHING)
         )
+        evidence = (*case.evidence, Evidence(kind="capture", detail=detail))
+        return Verdict(status=status, because=because, evidence=evidence, confidence="inferred")
     judged = {op: _judge_inner(op, case) for op in inner}
     # The name breaks ties, so that the order of the calls in the body does not matter.
     decider = max(judged, key=lambda op: (outcome(judged[op]).severity, op))
     worst = judged[decider]
     names = ", ".join(sorted(judged))
-    return msgspec.structs.replace(
+    called = names if worst.status == "native" else f"{decider}: {worst.because}"
+    return replace(
         worst,
-        because=f"it is a composite whose body calls {names}"
-        if worst.status == "native"
-        else f"it is a composite whose body calls {decider}: {worst.because}",
+        because=f"it is a composite whose body calls {called}",
         evidence=(
             *case.evidence,
             Evidence(kind="capture", detail=f"its body calls {names}"),
@@ -451,27 +414,17 @@ def _together(case: _CallOnTarget, ids: Iterable[tuple[str, ...]]) -> tuple[str,
     )
 
 
-#: Detail of the evidence that marks a composite which the capture did not look into.
-NOT_FOLLOWED = "its body was not followed"
+#: Detail of the evidence that marks a composite which the capture did not look into, and of one that calls nothing.
+NOT_FOLLOWED, _CALLS_NOTHING = "its body was not followed", "its body calls nothing"
 
 
 def _judge_distributed(case: _CallOnTarget) -> Verdict:
     """Return the verdict of a collective, which has kernels for the CPU and CUDA alone."""
-    evidence = (case.registered(case.call.op, "absent"),)
     if case.target.cpu_fallback and case.target.torch not in _REFUSES_DISTRIBUTED:
-        return Verdict(
-            status="unknown",
-            because="with PYTORCH_ENABLE_MPS_FALLBACK=1 a copy on the CPU is communicated, and what "
-            "comes back may not reach the tensor on mps (issue 173808 of PyTorch)",
-            evidence=evidence,
-            confidence="inferred",
-        )
-    return Verdict(
-        status="unsupported",
-        because="torch.distributed has no kernel for MPS in any release, gloo's are for the CPU",
-        evidence=evidence,
-        prints=_not_implemented(case),
-    )
+        because = REASONS["distributed_copied"]
+        return Verdict(status="unknown", because=because, evidence=case.absent(), confidence="inferred")
+    because, prints = REASONS["distributed"], case.not_implemented
+    return Verdict(status="unsupported", because=because, evidence=case.absent(), prints=prints)
 
 
 def _unknown(case: _CallOnTarget) -> Verdict:
@@ -479,21 +432,15 @@ def _unknown(case: _CallOnTarget) -> Verdict:
     if namespace == "c10d" and case.target.torch in _DISPATCHES_DISTRIBUTED:
         return _judge_distributed(case)
     if namespace in _WITHOUT_MPS and next(iter(case.call.registrations), "") == "CPU":
-        return Verdict(
-            status="fallback",
-            kind="env",
-            because=MEANINGS["cpu_only"].format(release=f"torch {case.release.torch}"),
-            evidence=(case.registered(case.call.op, "absent"),),
-            prints=messages.fallback_warning(case.last) if case.target.cpu_fallback else _not_implemented(case),
-        )
+        because = MEANINGS["cpu_only"].format(release=f"torch {case.release.torch}")
+        prints = messages.fallback_warning(case.last) if case.target.cpu_fallback else case.not_implemented
+        return Verdict(status="fallback", kind="env", because=because, evidence=case.absent(), prints=prints)
     if namespace == "aten":
         because = f"torch {case.release.torch} has no operator {case.call.op}"
     else:
         texts = (text for key, text in EXTENSIONS.items() if key in case.call.registrations)
         because = f"{_not_described(case, namespace)}; " + next(texts, "nothing is known about its kernels")
-    return Verdict(
-        status="unknown", because=because, evidence=(case.registered(case.call.op, "absent"),), confidence="inferred"
-    )
+    return Verdict(status="unknown", because=because, evidence=case.absent(), confidence="inferred")
 
 
 def _not_described(case: _CallOnTarget, namespace: str) -> str:
@@ -502,6 +449,60 @@ def _not_described(case: _CallOnTarget, namespace: str) -> str:
     if namespace in LIBRARIES:
         return f"the op lists have no {namespace} for torch {case.line}"
     return f"the op lists do not describe the namespace {namespace}"
+
+
+# -- the curated statements that a call matches ------------------------------------------------------------------
+
+
+def _apply(case: _CallOnTarget, matches: Matches, verdict: Verdict) -> Verdict:
+    """Return the verdict of the registrations with the effect of statements, which never make a verdict better."""
+    if not matches.possible:
+        return verdict
+    texts = (_fill(each, case.call) for each in matches.certain if each.error and not each.decides)
+    noted = replace(
+        verdict,
+        limitations=_with_statements(verdict.limitations, matches, "limitation"),
+        advisories=_with_statements(verdict.advisories, matches, "advisory"),
+        evidence=(*verdict.evidence, *statement_evidence(matches.certain)),
+        prints=verdict.prints or next(texts, ""),
+    )
+    decisive = matches.decisive
+    if decisive is None:
+        return noted
+    status, kind = _DECIDED.get(decisive.effect, ("unsupported", None))
+    if OUTCOMES[status, kind].severity <= outcome(verdict).severity:
+        return noted
+    in_test_list = any(entry.kind == "opinfo" for entry in decisive.evidence)
+    return replace(
+        noted,
+        status=status,
+        kind=kind,
+        because=f"{decisive.summary.rstrip('.')} ({case.where})",
+        confidence="test list" if in_test_list else "source check",
+        prints=_fill(decisive, case.call),
+    )
+
+
+_DECIDED: dict[Effect, tuple[Status, FallbackKind | None]] = {"falls_back": ("fallback", "internal")}
+
+
+def _fill(statement: Statement, call: OpCall) -> str:
+    return messages.fill_text(statement.error.text, call, statement.dtypes) if statement.error else ""
+
+
+def _with_statements(ids: tuple[str, ...], matches: Matches, sort: str) -> tuple[str, ...]:
+    return _sorted_ids((ids, tuple(each.id for each in matches.possible if each.sort == sort)))
+
+
+def statement_evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
+    """Return the evidence of statements that certainly apply; an entry with the statement's id precedes it."""
+    entries: list[Evidence] = []
+    for statement in certain:
+        entries.append(Evidence(kind=statement.sort, detail=statement.id))
+        for source in statement.evidence:
+            where = f"{source.where}:{source.line}" if source.line else source.where
+            entries.append(Evidence(kind=source.kind, torch=source.torch, where=where, detail=source.detail))
+    return tuple(entries)
 
 
 _BY_STATUS: dict[str, Callable[[_CallOnTarget], Verdict]] = {

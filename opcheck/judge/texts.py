@@ -8,6 +8,8 @@ from opcheck.common.yaml_text import load_shipped
 _TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("texts.yaml"))
 
 MEANINGS: dict[str, str] = _TABLE["meanings"]
+#: Reasons of verdicts that no registration gives.
+REASONS: dict[str, str] = _TABLE["reasons"]
 EXTENSIONS: dict[str, str] = _TABLE["extensions"]
 REFUSALS: dict[str, str] = _TABLE["refusals"]
 AFTER_REFUSAL: dict[str, str] = _TABLE["after_refusal"]

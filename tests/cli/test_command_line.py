@@ -39,7 +39,7 @@ LOOKUP_IMPORTS = {
     "common": "documents files memo names python_source text versions vocabulary yaml_text",
     "data": "composites conditions extensions files history kernel_routes matching messages programs python_calls refused "
     "registrations statement_files statement_model statements strict_yaml tables targets",
-    "judge": "judge matching_statements texts",
+    "judge": "judge texts",
     "lookup": "answer matrix notes operator_facts past plain_call query answer_records answer_words",
     "model": "options records",
     "features": "op op.page op.verb",

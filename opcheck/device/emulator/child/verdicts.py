@@ -18,9 +18,8 @@ from opcheck.data.matching import holds_but_for_words
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.device.emulator.child.mac_errors import error_of, indices, warning_of
-from opcheck.judge import matching_statements
 from opcheck.judge.callgraph import route_of
-from opcheck.judge.judge import judge, outcome
+from opcheck.judge.judge import judge, outcome, statement_evidence
 from opcheck.judge.memory.growth import compiles_graph
 from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.calls import Call
@@ -217,7 +216,7 @@ class Verdicts:
             verdict,
             advisories=tuple(name for name in verdict.advisories if name not in out),
             limitations=tuple(name for name in verdict.limitations if name not in out),
-            evidence=(*verdict.evidence, *matching_statements.evidence(held)),
+            evidence=(*verdict.evidence, *statement_evidence(held)),
         )
         return judged._replace(verdict=self._same.setdefault(verdict, verdict))
 
