@@ -17,10 +17,10 @@ from opcheck.data.chips import load_chips
 from opcheck.data.registrations import load
 from opcheck.data.targets import target
 from opcheck.judge import assembly
-from opcheck.judge.callgraph import route_of
+from opcheck.judge.callgraph import RoutedCall, route_of
 from opcheck.judge.judge import judge_all
 from opcheck.judge.timing.estimates import with_time
-from opcheck.judge.timing.workload import RoutedCall, workloads
+from opcheck.judge.timing.workload import workloads
 from opcheck.model.records import Trace
 from scripts.bench_judge import best
 

@@ -5,35 +5,35 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
+from msgspec.structs import replace
 
+from opcheck.common import vocabulary as words
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
-from opcheck.common.vocabulary import ROUTES, Phase, RouteKind, Side
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
 from opcheck.judge.judge import outcome
-from opcheck.model.records import (
-    CallGroup,
-    Example,
-    ExampleTensor,
-    GraphCall,
-    GroupLocation,
-    OpCall,
-    Partition,
-    Region,
-    RouteWork,
-    SideWork,
-    SourceLocation,
-    Synchronization,
-    TensorSpec,
-    Verdict,
-)
+from opcheck.model import records
+from opcheck.model.records import CallGroup, GroupLocation, OpCall, Partition, TensorSpec, Verdict
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+class RoutedCall(NamedTuple):
+    """A call with its verdict and its route."""
+
+    call: OpCall
+    verdict: Verdict
+    route: words.RouteKind
+
+    @property
+    def side(self) -> words.Side:
+        """Where the call runs."""
+        return outcome(self.verdict).side
 
 
 def partition(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[Partition, nx.DiGraph[int]]:
@@ -47,7 +47,7 @@ def partition(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[Par
     pairs = zip(calls, sides, strict=True)
     moves = [copies(call) if side == "cpu" else nothing for call, side in pairs]
     regions = tuple(
-        Region(
+        records.Region(
             side=sides[nodes[0]],
             calls=len(nodes),
             first=nodes[0],
@@ -148,22 +148,19 @@ def nbytes(specs: Iterable[TensorSpec]) -> int:
 
 
 def graph_calls(
-    calls: Sequence[OpCall], verdicts: Sequence[Verdict], groups: Sequence[CallGroup], graph: nx.DiGraph[int]
-) -> Iterator[GraphCall]:
+    routed: Sequence[RoutedCall], groups: Sequence[CallGroup], graph: nx.DiGraph[int]
+) -> Iterator[records.GraphCall]:
     """Yield a record for each call, in their order."""
     numbers = {(group.op, group.verdict): number for number, group in enumerate(groups)}
     places = [
-        {
-            msgspec.structs.replace(place, module=any_layer(place.module), count=0): number
-            for number, place in enumerate(group.locations)
-        }
+        {replace(place, module=any_layer(place.module), count=0): at for at, place in enumerate(group.locations)}
         for group in groups
     ]
-    for node, (call, verdict) in enumerate(zip(calls, verdicts, strict=True)):
+    for node, (call, verdict, _) in enumerate(routed):
         group, module = numbers[call.op, verdict], any_layer(call.module)
         place = GroupLocation.at(call.location, module=module, phase=call.phase, count=0)
         to_cpu, to_mps = copies(call) if graph.nodes[node]["side"] == "cpu" else ([], [])
-        yield GraphCall(
+        yield records.GraphCall(
             group=group,
             place=places[group][place],
             module=call.module,
@@ -178,46 +175,37 @@ def graph_calls(
         )
 
 
-def example_of(calls: Sequence[OpCall], verdict: Verdict) -> Example | None:
+def example_of(calls: Sequence[OpCall], verdict: Verdict) -> records.Example | None:
     """Return the call with the fewest elements, the first of several; None for calls that simply run on MPS."""
     if verdict.status == "native" and not (verdict.limitations or verdict.advisories):
         return None
     smallest = min(calls, key=lambda call: sum(math.prod(spec.shape) for spec in call.inputs))
-    return Example(inputs=tuple(map(_tensor, smallest.inputs)), arguments=smallest.arguments)
+    return records.Example(inputs=tuple(map(_tensor, smallest.inputs)), arguments=smallest.arguments)
 
 
-def _tensor(spec: TensorSpec) -> ExampleTensor:
-    stride = spec.stride if spec.stride and not _contiguous(spec) else None
-    example = msgspec.convert(spec, ExampleTensor, from_attributes=True)
-    return msgspec.structs.replace(example, stride=stride)
-
-
-def _contiguous(spec: TensorSpec) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(spec.shape), reversed(spec.stride), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
+def _tensor(spec: TensorSpec) -> records.ExampleTensor:
+    contiguous = tuple(math.prod(spec.shape[place + 1 :]) for place in range(len(spec.shape)))
+    # The stride of a dimension of size 1 does not matter.
+    steps = zip(spec.shape, spec.stride or contiguous, contiguous, strict=True)
+    differs = any(size != 1 and step != usual for size, step, usual in steps)
+    example = msgspec.convert(spec, records.ExampleTensor, from_attributes=True)
+    return replace(example, stride=spec.stride if differs else None)
 
 
 # -- Count how much of a run each side does, and find the calls where the CPU waits for the GPU --
 
 
-def work(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[SideWork]:
+def work(routed: Sequence[RoutedCall]) -> Iterator[records.SideWork]:
     """Yield what the calls of each side do, for each side that has any."""
-    pairs = [(call, outcome(verdict).side) for call, verdict in zip(calls, verdicts, strict=True)]
-    for side in get_args(Side):
-        if members := [call for call, its_side in pairs if its_side == side]:
-            yield SideWork(
-                side=side,
-                calls=len(members),
-                flops=sum(call.flops for call in members),
-                nbytes=sum(map(_bytes, members)),
-            )
+    for side in get_args(words.Side):
+        if members := [each.call for each in routed if each.side == side]:
+            flops = sum(call.flops for call in members)
+            # A view of its input touches no byte.
+            total = sum(nbytes((*call.inputs, *call.outputs)) for call in members if not is_view(call))
+            yield records.SideWork(side=side, calls=len(members), flops=flops, nbytes=total)
 
 
-def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> RouteKind:
+def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> words.RouteKind:
     """Return what computes a call.
 
     Raises:
@@ -229,19 +217,20 @@ def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> 
     return "view" if is_view(call) else routes(lists).of_call(call, target)
 
 
-def common_route(kinds: Collection[RouteKind]) -> RouteKind:
+def common_route(kinds: Collection[words.RouteKind]) -> words.RouteKind:
     """Return the route of all calls of a group; those that make views do not count."""
     counted = set(kinds) - {"view"} or set(kinds)
     return next(iter(counted)) if len(counted) == 1 else "either"
 
 
-def sum_by_route(rows: Iterable[tuple[RouteKind, int, int]]) -> tuple[RouteWork, ...]:
+def sum_by_route(rows: Iterable[tuple[words.RouteKind, int, int]]) -> tuple[records.RouteWork, ...]:
     """Return the work by route, from pairs of a route with a number of calls and of FLOPs."""
-    calls, flops = Counter[RouteKind](), Counter[RouteKind]()
+    calls, flops = Counter[words.RouteKind](), Counter[words.RouteKind]()
     for route, number, amount in rows:
         calls[route] += number
         flops[route] += amount
-    return tuple(RouteWork(route=route, calls=calls[route], flops=flops[route]) for route in ROUTES if calls[route])
+    kinds = [kind for kind in words.ROUTES if calls[kind]]
+    return tuple(records.RouteWork(route=kind, calls=calls[kind], flops=flops[kind]) for kind in kinds)
 
 
 def is_view(call: OpCall) -> bool:
@@ -251,24 +240,19 @@ def is_view(call: OpCall) -> bool:
     return views and not any(spec.written for spec in call.inputs)
 
 
-def _bytes(call: OpCall) -> int:
-    """Return the bytes that a call reads and writes; a view of its input touches none of them."""
-    return 0 if is_view(call) else sum(spec.nbytes for spec in (*call.inputs, *call.outputs))
-
-
-def synchronizations(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> Iterator[Synchronization]:
+def synchronizations(routed: Sequence[RoutedCall]) -> Iterator[records.Synchronization]:
     """Yield the lines where the CPU waits for the GPU, in the order of the run.
 
     A CPU fallback waits as well; the transfers of the partition count those.
     """
-    places: Counter[tuple[str, str, SourceLocation | None, str, Phase]] = Counter()
-    for call, verdict in zip(calls, verdicts, strict=True):
-        why = reason_to_wait(call) if outcome(verdict).side == "mps" and call.phase != "move" else ""
-        if why:
+    places: Counter[tuple[str, str, records.SourceLocation | None, str, words.Phase]] = Counter()
+    for each in routed:
+        call = each.call
+        if each.side == "mps" and call.phase != "move" and (why := reason_to_wait(call)):
             places[call.op, why, call.location, any_layer(call.module), call.phase] += 1
     for (op, why, location, module, phase), count in places.items():
         place = GroupLocation.at(location, module=module, phase=phase, count=count)
-        yield Synchronization(op=op, why=why, place=place)
+        yield records.Synchronization(op=op, why=why, place=place)
 
 
 def reason_to_wait(call: OpCall) -> str:

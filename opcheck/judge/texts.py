@@ -12,6 +12,8 @@ MEANINGS: dict[str, str] = _TABLE["meanings"]
 REASONS: dict[str, str] = _TABLE["reasons"]
 EXTENSIONS: dict[str, str] = _TABLE["extensions"]
 REFUSALS: dict[str, str] = _TABLE["refusals"]
+#: What a report has not checked.
+NOT_CHECKED: dict[str, str] = _TABLE["not_checked"]
 AFTER_REFUSAL: dict[str, str] = _TABLE["after_refusal"]
 AFTER_PROBLEM: dict[str, str] = _TABLE["after_problem"]
 ORIGINS: dict[str, dict[str, str]] = _TABLE["origins"]

@@ -290,21 +290,12 @@ class GroupLocation(Record, frozen=True, kw_only=True):
     count: Annotated[Count, note("calls from there")] = 1
 
     @classmethod
-    def at(
-        cls, location: SourceLocation | None, *, module: str = "", phase: words.Phase = "forward", count: int = 1
-    ) -> GroupLocation:
-        """The calls that a line of code makes; None: no line of the program makes them."""
+    def at(cls, location: SourceLocation | None, **where: Any) -> GroupLocation:
+        """The calls that a line of code makes, with their module, phase and count; None: no line makes them."""
         if location is None:
-            return cls(module=module, phase=phase, count=count)
-        return cls(
-            line=str(location),
-            function=location.function,
-            text=location.text,
-            statement=_longer_statement(location),
-            module=module,
-            phase=phase,
-            count=count,
-        )
+            return cls(**where)
+        statement = _longer_statement(location)
+        return cls(line=str(location), function=location.function, text=location.text, statement=statement, **where)
 
     @property
     def location(self) -> SourceLocation | None:
@@ -357,29 +348,9 @@ class CallGroup(Verdict, frozen=True, kw_only=True):
     route: Annotated[words.RouteKind, note("what computes the calls; either: not all of them the same")] = "unknown"
 
     @classmethod
-    def judged(
-        cls,
-        op: str,
-        verdict: Verdict,
-        *,
-        count: int,
-        locations: tuple[GroupLocation, ...] = (),
-        dtypes: tuple[str, ...] = (),
-        phases: tuple[words.Phase, ...] = (),
-        example: Example | None = None,
-        route: words.RouteKind = "unknown",
-    ) -> CallGroup:
-        """The calls of ``op`` that have this verdict."""
-        return cls(
-            **msgspec.structs.asdict(verdict),
-            op=op,
-            count=count,
-            locations=locations,
-            dtypes=dtypes,
-            phases=phases,
-            example=example,
-            route=route,
-        )
+    def judged(cls, op: str, verdict: Verdict, **facts: Any) -> CallGroup:
+        """The calls of ``op`` that have this verdict, with the other fields of the group."""
+        return cls(**msgspec.structs.asdict(verdict), op=op, **facts)
 
     @property
     def verdict(self) -> Verdict:

@@ -18,6 +18,7 @@ from opcheck.data.compile_defects import load_defects
 from opcheck.data.kernel_routes import routes
 from opcheck.data.macs import MacOptions, chips_by_memory
 from opcheck.data.registrations import OpLists
+from opcheck.judge.texts import NOT_CHECKED
 from opcheck.judge.timing.workload import NONE
 from opcheck.model.options import Option
 from opcheck.model.records import CallGroup, CallWork, Report, TimeEstimate, Workload
@@ -301,10 +302,6 @@ def _the_cpu(estimated: TimeEstimate) -> Iterator[str]:
 
 # -- find the chips that a user chose, and add their estimates to a report -------------------------------------
 
-#: What a report without an estimate of the time does not check, and with it.
-WITHOUT_TIME = "numerical results and speed; memory is estimated from the tensors' lifetimes, not measured"
-_WITH_TIME = "numerical results; memory and time are estimated from the calls, not measured"
-
 TIME = Option("Estimate the time, on every chip without --mac.")
 
 
@@ -346,5 +343,6 @@ def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
             result.append(msgspec.structs.replace(each, advice=lines))
     if not result:
         return report
-    left = tuple(_WITH_TIME if each == WITHOUT_TIME else each for each in report.not_checked)
+    with_time, without_time = NOT_CHECKED["with_time"], NOT_CHECKED["without_time"]
+    left = tuple(with_time if each == without_time else each for each in report.not_checked)
     return msgspec.structs.replace(report, time=tuple(result), not_checked=left)

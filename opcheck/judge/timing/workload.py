@@ -14,9 +14,8 @@ from opcheck.capture.request import AS_PIPELINE
 from opcheck.common.vocabulary import RouteKind, TimeUnit
 from opcheck.data.chips import load_speed
 from opcheck.data.kernel_routes import is_bookkeeping
-from opcheck.judge.callgraph import copies, is_view, nbytes, reason_to_wait
-from opcheck.judge.judge import outcome
-from opcheck.model.records import CallWork, OpCall, TensorSpec, Trace, Verdict, Workload
+from opcheck.judge.callgraph import RoutedCall, copies, is_view, nbytes, reason_to_wait
+from opcheck.model.records import CallWork, OpCall, TensorSpec, Trace, Workload
 
 #: ``generate(max_new_tokens=3, ...)``: what a text model is called for.
 _GENERATE = re.compile(r"generate\((?:.*?max_new_tokens=(\d{1,4})\b)?")
@@ -24,14 +23,6 @@ _GENERATE = re.compile(r"generate\((?:.*?max_new_tokens=(\d{1,4})\b)?")
 NONE = "none"
 #: An optimizer makes its state in the first step alone.
 _STATE = ("aten::zeros_like", "aten::empty_like")
-
-
-class RoutedCall(NamedTuple):
-    """A call with its verdict and its route."""
-
-    call: OpCall
-    verdict: Verdict
-    route: RouteKind
 
 
 class _RepeatedPart(NamedTuple):
@@ -77,7 +68,8 @@ def _parts(trace: Trace, calls: Sequence[RoutedCall]) -> Iterator[_RepeatedPart]
         starts = _starts(calls)
         if starts:
             yield _RepeatedPart("step", "a step of the pipeline", calls[starts[0] : starts[1]])
-            rest = [*calls[: starts[0]], *calls[_end(calls, starts) :]]
+            # The last round is as long as the round before.
+            rest = [*calls[: starts[0]], *calls[2 * starts[-1] - starts[-2] :]]
             yield _RepeatedPart("pass", "what the pipeline does before and after its steps", rest)
             return
     yield _RepeatedPart("pass", "a forward pass", calls)
@@ -105,30 +97,24 @@ def _starts(calls: Sequence[RoutedCall], times: int = 0) -> list[int]:
     )
 
 
-def _end(calls: Sequence[RoutedCall], starts: Sequence[int]) -> int:
-    """Return where the last round ends, which is as long as the round before."""
-    return min(starts[-1] + starts[-1] - starts[-2], len(calls))
-
-
 def _workload(part: _RepeatedPart) -> Workload:
     rows: Counter[CallWork] = Counter()
     waits: Counter[str] = Counter()
     views = copied = moved = raising = 0
-    for call, verdict, route in part.calls:
-        side = outcome(verdict).side
+    for each in part.calls:
+        call, side = each.call, each.side
         if side == "raises":
             raising += 1
         elif is_view(call):
             views += 1
         else:
-            rows[_work(call, route)] += 1
+            rows[_work(call, each.route)] += 1
         if side == "cpu":
             tensors = [*copies(call)[0], *copies(call)[1]]
-            waits[str(call.location or "")] += 1
         else:
             tensors = [spec for spec in call.inputs if spec.device == "cpu" and spec.shape and spec.nbytes]
-            if side == "mps" and reason_to_wait(call):
-                waits[str(call.location or "")] += 1
+        if side == "cpu" or (side == "mps" and reason_to_wait(call)):
+            waits[str(call.location or "")] += 1
         copied += len(tensors)
         moved += nbytes(tensors)
     return Workload(

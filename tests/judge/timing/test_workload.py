@@ -6,7 +6,8 @@ import pytest
 
 from opcheck.capture.request import AS_PIPELINE
 from opcheck.common.vocabulary import RouteKind
-from opcheck.judge.timing.workload import RoutedCall, workloads
+from opcheck.judge.callgraph import RoutedCall
+from opcheck.judge.timing.workload import workloads
 from opcheck.model.records import OpCall, Trace, Verdict, Workload
 from tests.made import call, spec
 
