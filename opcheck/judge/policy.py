@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
 from opcheck.common.documents import brief
@@ -136,12 +136,14 @@ def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) ->
     names = _by_fingerprint(report)
     excused = {name for name, finding in names.items() if finding.ignored} | set(known)
     # A place without findings is not excused.
-    left = [
-        place
-        for place in _places(report, names)
-        if not place.fingerprints or not excused.issuperset(place.fingerprints)
-    ]
-    counts = _counts(left, report)
+    places = _places(report, names)
+    left = [each for each in places if not each.fingerprints or not excused.issuperset(each.fingerprints)]
+    moved = report.partition
+    counts = Counter(
+        {"transfers": moved.transfers_to_cpu + moved.transfers_to_mps, "bytes": moved.bytes_to_cpu + moved.bytes_to_mps}
+    )
+    for place in left:
+        counts.update(dict.fromkeys(place.names, place.calls))
     exceeded = [name for name, most in _limits(policy, report).items() if counts[name] > most]
     reasons = [
         _reason(name, counts[name], policy.limits.get(name, 0))
@@ -152,10 +154,9 @@ def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) ->
     against = {name for place in left if set(place.names) & set(exceeded) for name in place.fingerprints}
     if policy.expect and report.headline not in {policy.expect, _OPEN}:
         reasons.append(f"{policy.expect!r} was expected, {report.headline!r} was found")
-    wrong = frozenset(name for name, finding in names.items() if finding.rule == "OC151")
     for about, reason in (
-        (_out_of_memory(names), "it takes more memory than the GPU of the Mac gives"),
-        (wrong, "the release's own kernels compute wrong numbers in it"),
+        (_errors_of("OC130", names), "it takes more memory than the GPU of the Mac gives"),
+        (_errors_of("OC151", names), "the release's own kernels compute wrong numbers in it"),
     ):
         if about - excused and policy.fail_on != "never" and not policy.expect:
             reasons.append(reason)
@@ -176,7 +177,7 @@ def speaks_of_calls(report: Report) -> frozenset[str]:
     """Return the fingerprints of all findings that any policy can count against the report."""
     names = _by_fingerprint(report)
     calls = (name for place in _places(report, names) for name in place.fingerprints)
-    return frozenset(calls) | _out_of_memory(names)
+    return frozenset(calls) | _errors_of("OC130", names)
 
 
 def _by_fingerprint(report: Report) -> dict[str, Finding]:
@@ -219,16 +220,6 @@ def _by_place(report: Report) -> dict[tuple[str, str, GroupLocation | None], tup
     return by_place
 
 
-def _counts(places: Iterable[_JudgedLine], report: Report) -> Counter[str]:
-    counts = Counter[str]()
-    for place in places:
-        counts.update(dict.fromkeys(place.names, place.calls))
-    moved = report.partition
-    counts["transfers"] = moved.transfers_to_cpu + moved.transfers_to_mps
-    counts["bytes"] = moved.bytes_to_cpu + moved.bytes_to_mps
-    return counts
-
-
 def _limits(policy: Policy, report: Report) -> dict[str, int]:
     forbidden = () if policy.expect else FAIL_ON[policy.fail_on]
     if forbidden and not report.target.cpu_fallback:
@@ -239,23 +230,21 @@ def _limits(policy: Policy, report: Report) -> dict[str, int]:
 
 def _reason(name: str, count: int, most: int) -> str:
     """Return a text such as ``fallback: 4 calls, 3 allowed``."""
-    actual, allowed = (
-        (filesize(count), filesize(most)) if name == "bytes" else (plural(count, LIMITS[name]), f"{most:,}")
-    )
-    return f"{name}: {actual}" + (f", {allowed} allowed" if most else "")
+    in_bytes = name == "bytes"
+    allowed = f", {filesize(most) if in_bytes else f'{most:,}'} allowed" if most else ""
+    return f"{name}: {filesize(count) if in_bytes else plural(count, LIMITS[name])}{allowed}"
 
 
 def _untold(report: Report, policy: Policy) -> Iterator[str]:
     """Yield the reasons why the report is not conclusive."""
+    is_open = report.headline == _OPEN
     if not report.capture.complete:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"
-    elif report.headline == _OPEN and any(problem.kind in ("hub_kernel", "quantized") for problem in report.problems):
+    elif is_open and any(problem.kind in ("hub_kernel", "quantized") for problem in report.problems):
         yield "a method of quantization, or a kernel of the hub, was not judged"
-    elif report.headline == _OPEN and any(
-        each.rule == "OC123" and each.severity == "warning" for each in report.findings
-    ):
+    elif is_open and ("OC123", "warning") in ((each.rule, each.severity) for each in report.findings):
         yield "a library did not see the target's torch (OC123)"
     elif policy.expect and report.headline != policy.expect:
         yield f"{policy.expect!r} was expected, {report.headline!r} was found"
@@ -263,6 +252,6 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield f"unknown: {plural(report.totals['unknown'], 'call')}"
 
 
-def _out_of_memory(names: Mapping[str, Finding]) -> frozenset[str]:
-    """Return the fingerprints of the findings that the run takes too much memory."""
-    return frozenset(name for name, finding in names.items() if finding.rule == "OC130" and finding.severity == "error")
+def _errors_of(rule: str, names: Mapping[str, Finding]) -> frozenset[str]:
+    """Return the fingerprints of the errors that a rule found."""
+    return frozenset(name for name, each in names.items() if (each.rule, each.severity) == (rule, "error"))

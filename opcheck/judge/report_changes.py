@@ -1,13 +1,14 @@
 """Compares two reports by the fingerprints of their findings: what is new, fixed and changed."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from opcheck.common.tool import TOOL
-from opcheck.common.vocabulary import SEVERITIES, Headline, Mode, Severity
+from opcheck.common.vocabulary import SEVERITIES, Severity
 from opcheck.model.fingerprint import without_quantities
-from opcheck.model.records import Finding, GroupLocation, Record, Report, ReportTarget
+from opcheck.model.records import Finding, GroupLocation, Record, Report
 
 NOT_CHECKED = (
     "nothing was observed on a Mac: both sides follow from the releases' registrations",
@@ -35,23 +36,17 @@ class Entry(Record, frozen=True, kw_only=True):
     ignored: str = ""
 
 
-class Side(Record, frozen=True, kw_only=True):
-    """The part of a report that is compared."""
+class Side(NamedTuple):
+    """One of the two reports, whether it was just made or read from a file."""
 
     #: how the user named it: a file, or a target
     name: str
-    model: str
-    target: ReportTarget
-    headline: Headline
-    totals: dict[str, int]
-    #: inference, train, run
-    mode: Mode
-    inputs: tuple[str, ...]
-    #: false: the run broke off
-    complete: bool
-    #: digest of the op lists that it was judged by
-    op_lists: str
-    entries: tuple[Entry, ...]
+    report: Report
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Each finding at each of its places."""
+        return entries_of(self.report.findings)
 
 
 class Difference(Record, frozen=True, kw_only=True):
@@ -81,46 +76,27 @@ class Comparison(Record, frozen=True, kw_only=True):
     not_checked: tuple[str, ...]
 
 
-def side_of(report: Report, name: str) -> Side:
-    """Make a side of a report, whether it was just made or read from a file."""
-    return Side(
-        name=name,
-        model=report.model,
-        target=report.target,
-        headline=report.headline,
-        totals=report.totals,
-        mode=report.capture.mode,
-        inputs=report.capture.inputs,
-        complete=report.capture.complete,
-        op_lists=report.op_lists.digest,
-        entries=entries_of(report.findings),
-    )
-
-
 def entries_of(findings: Iterable[Finding]) -> tuple[Entry, ...]:
     """Return an entry for each finding at each of its places, in their order, with its fingerprint."""
-    entries: list[Entry] = []
-    for finding in findings:
-        places = finding.locations or (GroupLocation(count=finding.count),)
-        pairs = zip(places, finding.fingerprints, strict=True)
-        entries += [_entry(finding, place, fingerprint) for place, fingerprint in pairs]
-    return tuple(entries)
-
-
-def _entry(finding: Finding, place: GroupLocation, fingerprint: str) -> Entry:
-    return Entry(
-        fingerprint=fingerprint,
-        rule=finding.rule,
-        severity=finding.severity,
-        op=finding.op,
-        message=finding.message,
-        hint=finding.hint,
-        line=place.line,
-        text=place.text.strip(),
-        module=place.module,
-        phase=place.phase if finding.locations else "",
-        count=place.count,
-        ignored=finding.ignored,
+    return tuple(
+        Entry(
+            fingerprint=fingerprint,
+            rule=finding.rule,
+            severity=finding.severity,
+            op=finding.op,
+            message=finding.message,
+            hint=finding.hint,
+            line=place.line,
+            text=place.text.strip(),
+            module=place.module,
+            phase=place.phase if finding.locations else "",
+            count=place.count,
+            ignored=finding.ignored,
+        )
+        for finding in findings
+        for place, fingerprint in zip(
+            finding.locations or (GroupLocation(count=finding.count),), finding.fingerprints, strict=True
+        )
     )
 
 
@@ -177,17 +153,19 @@ def _changes(earlier: Entry, later: Entry) -> Iterator[str]:
 
 
 def _describe_side(side: Side) -> dict[str, object]:
-    keys = ("name", "model", "target", "headline", "totals", "complete")
-    return {key: msgspec.to_builtins(getattr(side, key)) for key in keys}
+    report = side.report
+    parts = {"model": report.model, "target": report.target, "headline": report.headline, "totals": report.totals}
+    return {"name": side.name, **msgspec.to_builtins(parts), "complete": report.capture.complete}
 
 
 def _warnings(before: Side, after: Side) -> Iterator[str]:
-    sides = [(side.model, side.mode, ", ".join(side.inputs)) for side in (before, after)]
+    reports = (before.report, after.report)
+    sides = [(each.model, each.capture.mode, ", ".join(each.capture.inputs)) for each in reports]
     for what, earlier, later in zip(("models", "runs", "inputs"), *sides, strict=True):
         if earlier != later:
             yield f"two different {what}: {earlier or 'none'} and {later or 'none'}"
     for side in (before, after):
-        if not side.complete:
+        if not side.report.capture.complete:
             yield f"the run of {side.name} broke off: what came after is in neither list"
-    if before.op_lists != after.op_lists:
+    if before.report.op_lists.digest != after.report.op_lists.digest:
         yield "the op lists differ: a change may come from the lists, not from the model"

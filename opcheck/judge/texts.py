@@ -18,3 +18,6 @@ AFTER_REFUSAL: dict[str, str] = _TABLE["after_refusal"]
 AFTER_PROBLEM: dict[str, str] = _TABLE["after_problem"]
 ORIGINS: dict[str, dict[str, str]] = _TABLE["origins"]
 INSTEAD: dict[str, str] = _TABLE["instead"]
+QUANTIZED: dict[str, str] = _TABLE["quantized"]
+#: What the estimate of the memory counts, and what would lower it.
+MEMORY: dict[str, str] = _TABLE["memory"]

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from opcheck.judge.report_changes import Comparison, Side, compare, side_of, worse
+from opcheck.judge.report_changes import Comparison, Side, compare, worse
 from opcheck.model.records import OpCall
 from tests.made import call, make_report
 
 
 def side(*calls: OpCall, **others: Any) -> Side:
-    return side_of(make_report(*calls, **others), "made")
+    return Side("made", make_report(*calls, **others))
 
 
 def rules(result: Comparison) -> dict[str, list[str]]:
@@ -52,7 +52,7 @@ def test_another_line_is_the_same_finding_and_more_calls_a_change() -> None:
 
 def test_a_severity_that_rises_is_worse_and_one_that_falls_is_not() -> None:
     calls = (call("aten::foo"),)
-    raises, falls_back = side(*calls), side_of(make_report(*calls, cpu_fallback=True), "with")
+    raises, falls_back = side(*calls), Side("with", make_report(*calls, cpu_fallback=True))
     up, down = compare(falls_back, raises), compare(raises, falls_back)
     assert "severity: warning -> error" in up.changed[0].what
     assert (worse(up, "error"), worse(down, "error")) == (True, False)
@@ -85,11 +85,11 @@ def test_what_cannot_be_compared_is_said() -> None:
 
 def test_what_is_ignored_fails_nothing_until_it_no_longer_is() -> None:
     report = make_report(call("aten::foo"))
-    ignored = side_of(
+    ignored = Side(
+        "ignored",
         msgspec.structs.replace(
             report, findings=tuple(msgspec.structs.replace(finding, ignored="known") for finding in report.findings)
         ),
-        "ignored",
     )
     assert not worse(compare(side(), ignored), "note")
     counts = compare(ignored, side(call("aten::foo")))

@@ -71,10 +71,10 @@ def command(
     elif len(what) != 2:
         raise usage_error("give two releases or two reports, or one MODEL with --from and --to")
     elif not is_of_releases:
-        from opcheck.judge.report_changes import compare, side_of
+        from opcheck.judge.report_changes import Side, compare
         from opcheck.model.saved import read
 
-        comparison, newer = compare(*(side_of(read(path), path) for path in what)), ""
+        comparison, newer = compare(*(Side(path, read(path)) for path in what)), ""
     else:
         code = _releases((what[0], what[1]), target.macos, capture.dtype or None, fail_on, output, sections)
         newer = next(filter(None, (beyond(text, None, load()) for text in what)), "")
@@ -90,12 +90,12 @@ def _targets(
     model: str, texts: tuple[str, str], capture: CaptureOptions, progress: ProgressOptions
 ) -> tuple[Comparison, str]:
     from opcheck.data import targets
-    from opcheck.judge.report_changes import compare, side_of
+    from opcheck.judge.report_changes import Side, compare
 
     lists = load()
     pair = [targets.parse(text, flag, lists) for text, flag in zip(texts, ("--from", "--to"), strict=True)]
     reports = audit_on_targets(pair, request_of(model, pair[0], capture), lists, progress)
-    sides = (side_of(report, str(target)) for report, target in zip(reports, pair, strict=True))
+    sides = (Side(str(target), report) for report, target in zip(reports, pair, strict=True))
     return compare(*sides), next((target.beyond for target in pair if target.beyond), "")
 
 

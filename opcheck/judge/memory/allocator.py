@@ -200,13 +200,12 @@ class Allocator:
         """Follow alloc_buffer: from a heap with room, or from a new heap."""
         if self._exceeds(size):
             return None
+        fitting = [] if self._places else [heap for heap in pool.heaps if heap.room >= size]
+        heap = min(fitting, key=_room) if fitting else self._new_heap(pool, size, pressed=pressed)
         if self._places:
-            heap = self._new_heap(pool, size, pressed=pressed)
             block = HeapBlock(heap.total, heap)
             heap.blocks.append(block)
             return self._split(pool, block, size)
-        fitting = [heap for heap in pool.heaps if heap.room >= size]
-        heap = min(fitting, key=_room) if fitting else self._new_heap(pool, size, pressed=pressed)
         heap.buffers += 1
         return HeapBlock(size, heap, heap.cut(size))
 
@@ -252,12 +251,10 @@ class Allocator:
     def _release(self, pool: BufferPool, block: HeapBlock, *, keeps_heap: bool = False) -> None:
         """Follow release_buffer; from 2.14 on a heap is released when all of it is free."""
         heap = block.heap
-        if self._places:
-            if heap.buffers:
-                return
-            pool.take(block)
-        else:
-            pool.take(block)
+        if self._places and heap.buffers:
+            return
+        pool.take(block)
+        if not self._places:
             heap.give_back(block.offset, block.size)
             heap.buffers -= 1
         if not heap.buffers and not keeps_heap:

@@ -1,57 +1,32 @@
 """Estimate the memory that a trace takes on MPS.
 
 What is counted: parameters, buffers, inputs and the results of the recorded calls, from the call that makes one to
-the moment when the program and autograd let go of it.  What is not: see NOTES.
+the moment when the program and autograd let go of it.  What is not: ``memory`` of judge/texts.yaml.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.names import DTYPES
 from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
-from opcheck.data.macs import load_macs
+from opcheck.data.macs import Mac, load_macs
 from opcheck.data.watermarks import HIGH, LOW, watermarks
 from opcheck.judge.memory.replay import MOVE, Allocations, Taken, fits, highest, list_taken, never_written, sweep
-from opcheck.model.records import (
-    CacheShape,
-    GroupLocation,
-    Lifetime,
-    MacFit,
-    Memory,
-    MemoryAllocation,
-    MemoryCache,
-    MemoryHolder,
-    MemoryPeak,
-    OpCall,
-    SourceLocation,
-    Trace,
-    Watermarks,
-)
+from opcheck.judge.texts import MEMORY
+from opcheck.model import records
+from opcheck.model.records import GroupLocation, MacFit, Memory, MemoryCache, MemoryPeak, OpCall, Trace
 
 #: Lines that a report names at the peak.
 _HOLDERS = 10
 
-NOTES = (
-    (
-        "not observed on a Mac: the allocator of the release is replayed over the tensors "
-        "(aten/src/ATen/mps/MPSAllocator.mm); workspaces of convolutions and attention are a "
-        "bound; MPSGraph's constants and caches and the rest of the process are not counted"
-    ),
-    "the working sets of Macs are reported ones or estimates (op_lists/macs.yaml)",
-)
-_TRAINING = (
-    "the optimizer's state is counted as from the second step on; gradients as freed before the next forward pass"
-)
-
-_BROKE_OFF = "the run broke off: what follows may take more"
-
 #: column, operator, location, module, phase
-_Line = tuple[MemoryUse, str, SourceLocation | None, str, Phase]
+_Line = tuple[MemoryUse, str, records.SourceLocation | None, str, Phase]
 
 
 def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[RouteKind] = ()) -> Memory | None:
@@ -69,8 +44,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
     if not trace.lifetimes or not trace.calls:
         return None
     allocations, pieces, workspaces = _allocations(trace, target, routes)
-    kept = (piece.life for piece in pieces if piece.kind == "optimizer")
-    state = sum(life.nbytes for life in kept if life.freed is None)
+    state = sum(each.life.nbytes for each in pieces if each.kind == "optimizer" and each.life.freed is None)
     sums = [{**at, "optimizer": max(at["optimizer"], state)} for at in sweep(pieces, len(trace.calls))]
     totals = [sum(at.values()) for at in sums]
     peak = highest(totals)
@@ -82,7 +56,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
         peaks=(_measure_moved(pieces), *_peaks(trace, sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
         macs=macs,
-        allocation=MemoryAllocation(
+        allocation=records.MemoryAllocation(
             allocated=unlimited.allocated,
             live=unlimited.live,
             workspace=max(workspaces),
@@ -94,10 +68,10 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
         largest=max(piece.life.nbytes for piece in pieces),
         advice=tuple(advice(trace, pieces, peak, totals[peak])),
         notes=(
-            *(() if trace.complete else (_BROKE_OFF,)),
-            *NOTES,
+            *(() if trace.complete else (MEMORY["broke_off"],)),
+            *(MEMORY[name] for name in ("replayed", "working_sets")),
             describe_watermarks(trace, target),
-            *((_TRAINING,) if state else ()),
+            *((MEMORY["training"],) if state else ()),
             *_convolution_notes(trace, workspaces, macs, asked),
         ),
         asked=asked,
@@ -113,8 +87,7 @@ def exceeds(trace: Trace, target: Target, memory: int, routes: Sequence[RouteKin
         memory: GB.
         routes: as for ``estimate``.
     """
-    macs = load_macs()
-    figures = next((m for m in reversed(macs) if m.memory <= memory), macs[0]).on(target.macos)
+    figures = _find_mac(load_macs(), memory).on(target.macos)
     return _allocations(trace, target, routes)[0].replay(target, figures).raised is not None
 
 
@@ -131,6 +104,14 @@ def _allocations(
     return Allocations(pieces, workspaces, temporary, ratios), pieces, workspaces
 
 
+_AnyMac = TypeVar("_AnyMac", Mac, MacFit)
+
+
+def _find_mac(macs: Sequence[_AnyMac], memory: int) -> _AnyMac:
+    """Return the largest Mac with no more memory than that, in GB; the smallest where all have more."""
+    return next((mac for mac in reversed(macs) if mac.memory <= memory), macs[0])
+
+
 def may_run_out(trace: Trace) -> bool:
     """Return whether the largest Mac could run out of memory: without an estimate, and never falsely False."""
     # A buffer is smaller than the limit on all of them together.
@@ -140,18 +121,11 @@ def may_run_out(trace: Trace) -> bool:
 
 def _convolution_notes(trace: Trace, workspaces: Sequence[int], macs: Sequence[MacFit], asked: int) -> Iterator[str]:
     """Yield a note where the workspaces of convolutions could pass the limit of the Mac that decides."""
-    of_convolutions = [
-        nbytes if "convolution" in call.op else 0 for call, nbytes in zip(trace.calls, workspaces, strict=True)
-    ]
-    bound = concurrent(trace.calls, of_convolutions)
-    mac = next((mac for mac in reversed(macs) if mac.memory <= asked), macs[0 if asked else -1])
+    pairs = zip(trace.calls, workspaces, strict=True)
+    bound = concurrent(trace.calls, [nbytes if "convolution" in call.op else 0 for call, nbytes in pairs])
+    mac = _find_mac(macs, asked) if asked else macs[-1]
     if mac.state != "raises" and mac.limit and mac.allocated + bound > mac.limit:
-        yield (
-            f"convolutions could pass the limit of a Mac of {mac.memory} GB: their workspaces are at most "
-            f"{filesize(bound)} if all between two waits exist at once, a bound; decoders of videos "
-            "raised so (https://github.com/Comfy-Org/ComfyUI/issues/9308: 139.74 GiB, "
-            "https://github.com/Comfy-Org/ComfyUI/issues/11584: 141.24 GiB); tile the VAE"
-        )
+        yield MEMORY["convolutions"].format(memory=mac.memory, bound=filesize(bound))
 
 
 def _measure_moved(pieces: Sequence[Taken]) -> MemoryPeak:
@@ -171,25 +145,20 @@ def _peaks(trace: Trace, sums: Sequence[Mapping[MemoryUse, int]], totals: Sequen
 
 
 def _place(call: OpCall) -> GroupLocation:
-    return GroupLocation.at(call.location, module=call.module, count=1, phase=call.phase)
+    return GroupLocation.at(call.location, module=call.module, phase=call.phase)
 
 
-def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[MemoryHolder]:
+def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[records.MemoryHolder]:
     """Yield the lines with the most memory at the peak; layers of a model that share a line are one entry."""
-    lives_by_line: dict[_Line, list[Lifetime]] = defaultdict(list)
+    lives_by_line: dict[_Line, list[records.Lifetime]] = defaultdict(list)
     for piece in pieces:
         if piece.during(peak):
             lives_by_line[_line(trace, piece)].append(piece.life)
     totals = {line: sum(life.nbytes for life in lives) for line, lives in lives_by_line.items()}
     for line in sorted(totals, key=lambda each: -totals[each])[:_HOLDERS]:
         (kind, op, location, module, phase), lives = line, lives_by_line[line]
-        yield MemoryHolder(
-            nbytes=totals[line],
-            tensors=len(lives),
-            kind=kind,
-            op=op,
-            place=GroupLocation.at(location, module=module, count=1, phase=phase),
-        )
+        place = GroupLocation.at(location, module=module, phase=phase)
+        yield records.MemoryHolder(nbytes=totals[line], tensors=len(lives), kind=kind, op=op, place=place)
 
 
 def _line(trace: Trace, piece: Taken) -> _Line:
@@ -200,8 +169,7 @@ def _line(trace: Trace, piece: Taken) -> _Line:
 
 
 def _with_place(trace: Trace, fit: MacFit, raised: int | None) -> MacFit:
-    place = None if raised in {None, MOVE} else _place(trace.calls[raised or 0])
-    return msgspec.structs.replace(fit, place=place)
+    return fit if raised in {None, MOVE} else replace(fit, place=_place(trace.calls[raised or 0]))
 
 
 # -- Suggest what lowers the peak memory of a run --
@@ -225,13 +193,9 @@ def advice(trace: Trace, pieces: Sequence[Taken], peak: int, total: int) -> Iter
         yield f"{filesize(grows)} are temporaries of the optimizer's step"
     batch = _batch(trace.inputs)
     if not in_step and batch > 1 and grows // 2 > worth:
-        saved = grows - grows * (batch // 2) // batch
-        yield (
-            f"a batch of {batch // 2} instead of {batch}: about {filesize(saved)} less, "
-            "if all activations grow with the batch"
-        )
-    outputs = (spec for call in trace.calls for spec in call.outputs)
-    single = {spec.storage for spec in outputs if spec.dtype == "float32"}
+        saved = filesize(grows - grows * (batch // 2) // batch)
+        yield MEMORY["batch"].format(half=batch // 2, batch=batch, saved=saved)
+    single = {spec.storage for call in trace.calls for spec in call.outputs if spec.dtype == "float32"}
     wide = sum(life.nbytes for life in activations if life.storage in single)
     if trace.mode == "train":
         if not in_step and not trace.autocast and wide // 2 > worth:
@@ -260,25 +224,17 @@ def _checkpointing(trace: Trace, pieces: Sequence[Taken], worth: int) -> Iterato
     activations = (piece for piece in pieces if piece.kind == "activations")
     kept = sum(piece.life.nbytes for piece in activations if piece.during(first))
     if kept > worth:
-        yield (
-            f"torch.utils.checkpoint: {filesize(kept)} are kept from forward for backward; "
-            "checkpointed blocks keep their inputs only, and run forward twice"
-        )
+        yield MEMORY["checkpoint"].format(kept=filesize(kept))
 
 
 def _held_for_nothing(trace: Trace, there: Sequence[Taken], peak: int, worth: int) -> Iterator[str]:
     """Report memory that stays allocated at the peak although no later call reads it."""
-    last: dict[int, int] = {}
-    for index, call in enumerate(trace.calls):
-        for spec in (*call.inputs, *call.outputs):
-            last[spec.storage] = index
+    calls = enumerate(trace.calls)
+    last = {spec.storage: index for index, call in calls for spec in (*call.inputs, *call.outputs)}
     lives = (piece.life for piece in there if piece.kind == "activations")
     idle = sum(life.nbytes for life in lives if last.get(life.storage, peak) < peak)
     if idle > worth:
-        yield (
-            f"{filesize(idle)} are held at the peak that no later call reads: run under "
-            "torch.inference_mode() if gradients are on, or drop the references"
-        )
+        yield MEMORY["idle"].format(idle=filesize(idle))
 
 
 # -- Compute the memory of the key and value cache by the length of the context, for each cache of transformers --
@@ -290,7 +246,7 @@ _CONTEXTS = tuple(1024 << power for power in range(0, 11, 2))
 _BITS, _GROUP, _RESIDUAL = 4, 64, 128
 
 
-def caches(shape: CacheShape | None) -> Iterator[MemoryCache]:
+def caches(shape: records.CacheShape | None) -> Iterator[MemoryCache]:
     """Yield the bytes of each kind of cache for usual contexts, up to the longest that the model takes."""
     if shape is None:
         return
@@ -299,7 +255,7 @@ def caches(shape: CacheShape | None) -> Iterator[MemoryCache]:
         yield cache(shape, context)
 
 
-def cache(shape: CacheShape, context: int) -> MemoryCache:
+def cache(shape: records.CacheShape, context: int) -> MemoryCache:
     """Return the bytes that each kind of cache takes for a context of so many tokens."""
     token = 2 * shape.heads * shape.size * shape.itemsize
     full = shape.layers - shape.sliding
@@ -321,7 +277,7 @@ def cache(shape: CacheShape, context: int) -> MemoryCache:
 # -- Decide which Macs have enough memory for a run, by Metal's working sets and the watermarks of the release --
 
 
-def ratios_of(trace: Trace, target: Target) -> Watermarks:
+def ratios_of(trace: Trace, target: Target) -> records.Watermarks:
     """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
     return trace.watermarks or watermarks({}, target.torch)
 
@@ -330,11 +286,7 @@ def describe_watermarks(trace: Trace, target: Target) -> str:
     """Describe in words how the allocator limits the working set."""
     ratios = ratios_of(trace, target)
     origin = f"as {HIGH} and {LOW} are set," if trace.watermarks else "by default"
-    back = (
-        f"gives cached memory back from {ratios.low:g} times the recommended working set on"
-        if ratios.low
-        else "keeps cached memory"
-    )
+    back = MEMORY["gives_back"].format(low=ratios.low) if ratios.low else "keeps cached memory"
     limit = f"raises above {ratios.high:g} times" if ratios.high else "sets no limit"
     names = "" if trace.watermarks else f" ({LOW}, {HIGH})"
     return f"{origin} torch {target.torch} {back}, and {limit}{names}"
@@ -350,12 +302,9 @@ def deciding(memory: Memory) -> MacFit | None:
 
     None: nothing is known of Macs, or no Mac was named, and some Mac is enough.
     """
-    if not memory.macs:
-        return None
-    mac = find_asked_mac(memory)
-    if mac is None and smallest(memory, "fits", "pressure") is None:
+    if memory.macs and not memory.asked and smallest(memory, "fits", "pressure") is None:
         return memory.macs[-1]
-    return mac
+    return find_asked_mac(memory)
 
 
 def runs_out(memory: Memory | None) -> bool:
@@ -366,10 +315,7 @@ def runs_out(memory: Memory | None) -> bool:
 
 def find_asked_mac(memory: Memory) -> MacFit | None:
     """Return the Mac that the user named: the largest known Mac with no more memory than that."""
-    if not memory.asked:
-        return None
-    fitting = [mac for mac in memory.macs if mac.memory <= memory.asked]
-    return fitting[-1] if fitting else memory.macs[0]
+    return _find_mac(memory.macs, memory.asked) if memory.asked and memory.macs else None
 
 
 # -- Bound the memory that kernels take besides their results --

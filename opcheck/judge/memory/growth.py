@@ -5,7 +5,7 @@ the name of the kernel, the dtype and all sizes of each tensor, and the numbers 
 2.15 limits it.  Kernels in Metal have no such key.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,16 +14,13 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import GrowthKind, RouteKind
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
+from opcheck.judge.texts import MEMORY
 from opcheck.model.records import MemoryGrowth, OpCall, Trace
 
 #: MPSHooks::emptyCache clears the graphs too (the wheels of 2.12.1 and 2.13.0).
 _EMPTIES_GRAPHS = Version(2, 13)
 #: Bytes of one entry: the least of the public reports, which go up to 850,000 (a clamp) and more for large graphs.
 GRAPH_BYTES = 55_000
-SOURCE = (
-    "55 KB an entry (https://github.com/pyg-team/pytorch_geometric/pull/10689), up to 0.85 MB "
-    "(https://github.com/pytorch/pytorch/issues/171679)"
-)
 #: The keys of these leave the shapes out: softmax_mps_out and bmm_out_mps_impl.
 SHAPELESS = frozenset({"aten::_softmax", "aten::_softmax.out", "aten::bmm", "aten::bmm.out"})
 #: Operators whose keys have real numbers: clamp_scalar_out_mps, by https://github.com/pytorch/pytorch/issues/171679.
@@ -69,14 +66,12 @@ class GraphUses:
         Args:
             growing: only operators whose shapes vary, and still did in the second half of the calls.
         """
-        graphs: dict[Hashable, dict[str, int]] = {}
-        shapes: dict[Hashable, int] = {}
+        graphs: defaultdict[Hashable, Counter[str]] = defaultdict(Counter)
+        shapes: Counter[Hashable] = Counter()
         for place, keys in self._keys.items():
-            if growing and not self._is_growing(place):
-                continue
-            ops = graphs.setdefault(place.line, {})
-            ops[place.op] = ops.get(place.op, 0) + len(keys)
-            shapes[place.line] = max(shapes.get(place.line, 0), len(keys))
+            if not growing or self._is_growing(place):
+                graphs[place.line][place.op] += len(keys)
+                shapes[place.line] = max(shapes[place.line], len(keys))
         for line, ops in graphs.items():
             yield line, ops, shapes[line]
 
@@ -88,14 +83,11 @@ class GraphUses:
 
 def key_of(call: OpCall) -> Hashable:
     """Return the key of a call's graph among those of the operator."""
-    return (
-        tuple((spec.dtype, spec.shape) for spec in call.inputs),
-        tuple(
-            (name, str(value))
-            for name, value in sorted(call.arguments.items())
-            if type(value) is not float or call.op.startswith(REAL_NUMBERS_IN_KEY)
-        ),
+    has_real = call.op.startswith(REAL_NUMBERS_IN_KEY)
+    arguments = (
+        (name, str(each)) for name, each in sorted(call.arguments.items()) if type(each) is not float or has_real
     )
+    return tuple((spec.dtype, spec.shape) for spec in call.inputs), tuple(arguments)
 
 
 def compiles_graph(op: str, kind: RouteKind, target: Target, lists: OpLists) -> bool:
@@ -110,26 +102,19 @@ def growth_of_trace(
 ) -> tuple[MemoryGrowth, ...]:
     """Return for each line the graphs that a new shape of the inputs adds; those of weights alone do not count."""
     weights = {life.storage for life in trace.lifetimes if life.kind in {"parameter", "buffer"}}
-    graphs: dict[str, dict[str, set[Hashable]]] = {}
+    graphs: defaultdict[str, defaultdict[str, set[Hashable]]] = defaultdict(lambda: defaultdict(set))
     uses = GraphUses()
     for call, kind in zip(trace.calls, kinds, strict=True):
         depends = any(spec.storage not in weights and spec.shape for spec in call.inputs)
         if call.phase != "move" and depends and compiles_graph(call.op, kind, target, lists):
             line, key = str(call.location or any_layer(call.module)), key_of(call)
-            graphs.setdefault(line, {}).setdefault(call.op, set()).add(key)
+            graphs[line][call.op].add(key)
             uses.add(GraphPlace(call.op, line, call.module), key)
     # The shapes of a generation vary within its run.
     seen = {line: sum(ops.values()) for line, ops, _ in uses.lines(growing=True)}
+    counts = {line: {op: len(keys) for op, keys in ops.items()} for line, ops in graphs.items()}
     return tuple(
-        describe(
-            line,
-            {op: len(keys) for op, keys in ops.items()},
-            sum(map(len, ops.values())),
-            seen.get(line, 0),
-            target,
-            lists,
-        )
-        for line, ops in graphs.items()
+        describe(line, ops, sum(ops.values()), seen.get(line, 0), target, lists) for line, ops in counts.items()
     )
 
 
@@ -147,6 +132,12 @@ def describe(
         lists: the op lists, for the routes of other releases.
     """
     names = sorted(operators, key=lambda op: -operators[op])
+    release = _release_without_graphs(names, target, lists)
+    parts = (
+        "pad the inputs to a few fixed shapes (buckets)",
+        MEMORY["frees_graphs" if target.torch >= _EMPTIES_GRAPHS else "frees_buffers"],
+        f"torch {release} computes them without graphs" if release else "",
+    )
     return MemoryGrowth(
         kind="graphs",
         operators=tuple(names),
@@ -154,27 +145,12 @@ def describe(
         graphs=graphs,
         seen=seen,
         megabytes=round(graphs * GRAPH_BYTES / 1e6, 3),
-        cure=_cure(names, target, lists),
-        source=SOURCE,
+        cure="; ".join(filter(None, parts)),
+        source=MEMORY["source_graphs"],
     )
 
 
-def _cure(operators: Iterable[str], target: Target, lists: OpLists) -> str:
-    release = _release_without_graphs(tuple(operators), target, lists)
-    frees = (
-        "torch.mps.empty_cache() frees the graphs, which are compiled again at the next call"
-        if target.torch >= _EMPTIES_GRAPHS
-        else "torch.mps.empty_cache() frees cached buffers only; from torch 2.13 on it frees the graphs"
-    )
-    parts = (
-        "pad the inputs to a few fixed shapes (buckets)",
-        frees,
-        f"torch {release} computes them without graphs" if release else "",
-    )
-    return "; ".join(filter(None, parts))
-
-
-def _release_without_graphs(operators: tuple[str, ...], target: Target, lists: OpLists) -> str:
+def _release_without_graphs(operators: Iterable[str], target: Target, lists: OpLists) -> str:
     """Return the first newer release that computes none of the operators by MPSGraph."""
     table = routes(lists)
     for version in lists.versions:
@@ -182,19 +158,6 @@ def _release_without_graphs(operators: tuple[str, ...], target: Target, lists: O
         if version > target.torch and kinds <= {"metal", "mps", "copy", "view"}:
             return str(version)
     return ""
-
-
-#: What to do about memory that a run itself shows, and how it is known.
-_SHOWN: dict[GrowthKind, tuple[str, str]] = {
-    "buffers": (
-        "pad to a few sizes, or torch.mps.empty_cache() between them; torch 2.14 splits and joins buffers",
-        "the allocator replayed (https://github.com/pytorch/pytorch/pull/188045)",
-    ),
-    "tensors": (
-        "keep numbers in place of tensors: loss.item(), or tensor.detach().cpu(); no cache of graphs is the cause",
-        "tensors of the emulated run",
-    ),
-}
 
 
 def growth_of_results(kind: GrowthKind, line: str, operator: str, nbytes: float, seen: int) -> MemoryGrowth:
@@ -207,7 +170,6 @@ def growth_of_results(kind: GrowthKind, line: str, operator: str, nbytes: float,
         nbytes: bytes that each step or each size adds.
         seen: of how many steps results exist at once, or the distinct sizes.
     """
-    cure, source = _SHOWN[kind]
     return MemoryGrowth(
         kind=kind,
         operators=(operator,),
@@ -215,6 +177,6 @@ def growth_of_results(kind: GrowthKind, line: str, operator: str, nbytes: float,
         graphs=0,
         seen=seen,
         megabytes=round(nbytes / 1e6, 3),
-        cure=cure,
-        source=source,
+        cure=MEMORY[kind],
+        source=MEMORY[f"source_{kind}"],
     )

@@ -4,6 +4,8 @@ The sizes of the run at any dimensions follow from two captures (scaling.py); ea
 on both of its sides.  Starts no process: the orchestrator captures.
 """
 
+import bisect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -53,22 +55,22 @@ def parse_range(text: str) -> DimensionRange:
     Raises:
         UsageError: another form, or an empty range.
     """
-    name, equals, rest = text.partition("=")
-    values, _, step = rest.partition(":")
-    least, dots, most = values.partition("..")
-    numbers = [part.strip() for part in (least, most, step or "1")]
-    if not (equals and dots and name.strip()) or not all(
-        part.isascii() and part.isdigit() and len(part) < 11 for part in numbers
-    ):
+    name, _, rest = text.partition("=")
+    name, match = name.strip(), _RANGE.fullmatch(rest)
+    if match is None or not name:
         raise UsageError(f"not a range: {brief(text)}", context="--vary", hint=_GRAMMAR)
-    low, high, by = map(int, numbers)
+    low, high, by = int(match[1]), int(match[2]), int(match[3] or 1)
     if not 0 < low < high <= _MOST or by < 1:
         raise UsageError(
             f"the range {brief(rest)} is empty" if low >= high else f"no such range: {brief(rest)}",
             context=f"--vary {brief(text)}",
             hint=f"it goes from at least 1 up to a larger number; {_GRAMMAR}",
         )
-    return DimensionRange(name.strip(), low, high, by if step else _usual_step(name.strip(), low))
+    return DimensionRange(name, low, high, by if match[3] else _usual_step(name, low))
+
+
+_NUMBER = r"\s*([0-9]{1,10})\s*"
+_RANGE = re.compile(rf"{_NUMBER}\.\.{_NUMBER}(?::(?:{_NUMBER})?)?")
 
 
 def _usual_step(name: str, least: int) -> int:
@@ -82,8 +84,7 @@ def reason(report: Report, base: Report) -> LimitReason | None:
     if not report.capture.complete:
         problem = report.problems[-1].message if report.problems else "the run broke off"
         return LimitReason("raises", problem)
-    memory = report.memory
-    mac = deciding(memory) if memory else None
+    mac = deciding(report.memory) if report.memory else None
     before = {(group.op, group.because) for group in base.groups if group.status == "unsupported"}
     for group in report.groups:
         if group.status == "unsupported" and (group.op, group.because) not in before:
@@ -102,13 +103,10 @@ def reason(report: Report, base: Report) -> LimitReason | None:
 
 
 def _memory_text(mac: MacFit) -> str:
-    text = f"memory on a Mac of {mac.memory} GB"
+    text = f"MPS allocated {filesize(mac.allocated)}, other {filesize(mac.other)}, max allowed {filesize(mac.limit)}"
     if mac.prints.startswith("Invalid buffer"):
-        return f"{text}: {mac.prints.lower()}"
-    return (
-        f"{text}: MPS allocated {filesize(mac.allocated)}, other {filesize(mac.other)}, "
-        f"max allowed {filesize(mac.limit)}"
-    )
+        text = mac.prints.lower()
+    return f"memory on a Mac of {mac.memory} GB: {text}"
 
 
 def table_end(trace: Trace) -> LimitReason | None:
@@ -123,9 +121,8 @@ def table_end(trace: Trace) -> LimitReason | None:
         elif call.op == "aten::embedding" and len(tensors) == 2:
             weight, indices = tensors
             if indices.storage in counted and indices.shape[-1] > weight.shape[0]:
-                return LimitReason(
-                    "shape", f"a table of {weight.shape[0]:,} positions (aten::embedding {call.location})"
-                )
+                text = f"a table of {weight.shape[0]:,} positions (aten::embedding {call.location})"
+                return LimitReason("shape", text)
     return None
 
 
@@ -159,16 +156,10 @@ def find_boundary(
 
 def _last(dimension: DimensionRange, ends: Callable[[int], bool]) -> int:
     """Return the last value that does not end, by bisection; the least where even that ends."""
-    if not ends(dimension.floor(dimension.most)):
-        return dimension.floor(dimension.most)
-    runs, breaks = 0, (dimension.floor(dimension.most) - dimension.least) // dimension.step
-    while breaks - runs > 1:
-        middle = (runs + breaks) // 2
-        if ends(dimension.least + middle * dimension.step):
-            breaks = middle
-        else:
-            runs = middle
-    return dimension.least + runs * dimension.step
+    sizes = range(dimension.least, dimension.most + 1, dimension.step)
+    if not ends(sizes[-1]):
+        return sizes[-1]
+    return sizes[bisect.bisect_left(sizes, 1, lo=1, hi=len(sizes) - 1, key=lambda size: int(ends(size))) - 1]
 
 
 def neighbours(boundary: DimensionBoundary) -> Iterator[int]:
@@ -194,11 +185,8 @@ class LimitSearch:
     ) -> None:
         self._run, self._base, self._lists, self._ranges = run, base, lists, ranges
         self._memory = memory or _smallest(base)
-        self._target = Target(
-            torch=Version.parse(base.target.torch),
-            macos=Version.parse(base.target.macos),
-            cpu_fallback=base.target.cpu_fallback,
-        )
+        torch, macos = Version.parse(base.target.torch), Version.parse(base.target.macos)
+        self._target = Target(torch=torch, macos=macos, cpu_fallback=base.target.cpu_fallback)
         self._routes = call_routes(run.first, self._target, lists)
         #: dimension -> the sizes of the others, where they are not the usual ones
         self._at_most: dict[str, dict[str, int]] = {}
@@ -236,13 +224,8 @@ class LimitSearch:
             boundary: by the computed sizes.
             ends: what ended the captures, by all sizes of each.
         """
-        dimension = boundary.range
-        others = self.others(dimension)
-        at = {
-            sizes[dimension.name]: end
-            for sizes, end in ends
-            if all(sizes.get(name) == size for name, size in others.items())
-        }
+        others = self.others(boundary.range)
+        at = {sizes[boundary.range.name]: end for sizes, end in ends if others.items() <= sizes.items()}
         return _record(boundary, at, others, self._memory)
 
     def at_most(self, boundaries: Sequence[DimensionBoundary]) -> Iterator[MemoryLimit]:

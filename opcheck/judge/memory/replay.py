@@ -34,12 +34,14 @@ class Taken(NamedTuple):
 def list_taken(trace: Trace) -> tuple[Taken, ...]:
     """Return the lifetimes of a trace with their columns."""
     ends = _phase_ends(trace.calls)
-    return tuple(
-        Taken(life, _use(life, trace.calls[life.first].phase, ends[life.first]))
-        if life.kind not in _PLACED
-        else Taken(life, _PLACED[life.kind])
-        for life in trace.lifetimes
-    )
+
+    def use(life: Lifetime) -> MemoryUse:
+        if life.kind in _PLACED:
+            return _PLACED[life.kind]
+        survives = life.freed is None or life.freed > ends[life.first]
+        return _LEFT.get(trace.calls[life.first].phase, "activations") if survives else "activations"
+
+    return tuple(Taken(life, use(life)) for life in trace.lifetimes)
 
 
 def sweep(pieces: Sequence[Taken], calls: int) -> Iterator[dict[MemoryUse, int]]:
@@ -63,12 +65,6 @@ def highest(totals: Sequence[int]) -> int:
 
 #: What a phase makes and leaves behind: backward its gradients, the optimizer its state.
 _LEFT: dict[Phase, MemoryUse] = {"backward": "gradients", "optimizer": "optimizer"}
-
-
-def _use(life: Lifetime, phase: Phase, end: int) -> MemoryUse:
-    """Return the column of the lifetime of a result, by the phase of its call and the end of the phase."""
-    survives = life.freed is None or life.freed > end
-    return _LEFT.get(phase, "activations") if survives else "activations"
 
 
 def _phase_ends(calls: Sequence[OpCall]) -> list[int]:
@@ -151,8 +147,7 @@ class Allocations:
         self.ratios = ratios
         self._new: dict[int, list[Taken]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
-        self._workspaces = workspaces
-        self._temporaries = temporaries
+        self._workspaces, self._temporaries = workspaces, temporaries
         #: what outlives a step
         self._kept: set[int] = set()
         self._has_state = False
@@ -169,18 +164,15 @@ class Allocations:
 
     def replay(self, target: Target, figures: WorkingSet | None = None) -> Replayed:
         """Return how the run ends on a Mac with these figures; without figures nothing limits it."""
-        allocator = Allocator(target.torch)
-        if figures is not None:
-            high, low = (int(ratio * figures.nbytes) for ratio in self.ratios)
-            allocator = Allocator(target.torch, limit=high, low=low)
+        limit, low = (int(ratio * figures.nbytes) if figures else 0 for ratio in self.ratios)
+        allocator = Allocator(target.torch, limit=limit, low=low)
         blocks: dict[int, HeapBlock] = {}
         result = self._step(allocator, blocks, figures)
         if self._has_state and result.raised is None:
             for storage in [each for each in blocks if each not in self._kept]:
                 allocator.free(blocks.pop(storage))
             second = self._step(allocator, blocks, figures, kept=self._kept)
-            highest = map(max, result[:3], second[:3])
-            result = second if second.raised is not None else Replayed(*highest)
+            result = second if second.raised is not None else Replayed(*map(max, result[:3], second[:3]))
         return result
 
     def _step(
@@ -197,7 +189,7 @@ class Allocations:
             for storage in self._freed.get(index, ()):
                 if storage in blocks:
                     allocator.free(blocks.pop(storage))
-            temporary = [(~at, size) for at, size in enumerate(self._temporary(index))]
+            temporary = [(~at, size) for at, size in enumerate(self._temporaries[index] if index >= 0 else ())]
             lives = (piece.life for piece in self._new.get(index, ()))
             results = [(life.storage, life.nbytes) for life in lives if life.storage not in kept]
             for storage, size in temporary + results:
@@ -220,9 +212,6 @@ class Allocations:
                 allocator.free(blocks.pop(storage))
         return highest
 
-    def _temporary(self, index: int) -> tuple[int, ...]:
-        return self._temporaries[index] if index >= 0 else ()
-
 
 def fits(
     target: Target, allocations: Allocations, unlimited: Replayed, peak: int
@@ -244,28 +233,22 @@ def fits(
         is_free = unlimited.allocated + unlimited.other < least and allocations.largest < figures.buffer
         result = unlimited if is_free else allocations.replay(target, figures)
         state: FitState = "fits" if peak <= figures.nbytes else "pressure"
-        text = ""
-        if result.raised is not None:
-            state, text = "raises", _text(target, result, figures, limit)
-        yield (
-            MacFit(
-                memory=mac.memory,
-                chips=tuple(chips[mac.memory]),
-                working_set=figures.nbytes,
-                limit=limit,
-                basis=figures.basis,
-                state=state,
-                allocated=result.allocated,
-                other=result.other,
-                prints=text,
-            ),
-            result.raised,
+        fit = MacFit(
+            memory=mac.memory,
+            chips=tuple(chips[mac.memory]),
+            working_set=figures.nbytes,
+            limit=limit,
+            basis=figures.basis,
+            state=state if result.raised is None else "raises",
+            allocated=result.allocated,
+            other=result.other,
+            prints="" if result.raised is None else _text(target, result, figures, limit),
         )
+        yield fit, result.raised
 
 
 def _text(target: Target, result: Replayed, figures: WorkingSet, limit: int) -> str:
     if result.tried >= figures.buffer:
         return invalid_buffer_size(result.tried, target.torch)
-    return out_of_memory(
-        target.torch, allocated=result.allocated, other=result.other, allowed=limit, tried=result.tried
-    )
+    sizes = {"allocated": result.allocated, "other": result.other, "allowed": limit, "tried": result.tried}
+    return out_of_memory(target.torch, **sizes)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.model.records import Lifetime, OpCall, TensorSpec, Trace
 
@@ -79,19 +79,15 @@ class ScaledRun:
 
     def trace(self, sizes: Sizes) -> Trace:
         """Return the trace for these sizes."""
-        numbers: dict[tuple[int, int], int] = {}
 
+        @functools.cache
         def scale(first: int, second: int) -> int:
-            if first == second:
-                return first
-            if (first, second) not in numbers:
-                numbers[first, second] = max(self._form(first, second)(sizes), 0)
-            return numbers[first, second]
+            return first if first == second else max(self._form(first, second)(sizes), 0)
 
         pairs = zip(self.first.calls, self._second.calls, strict=True)
         calls = tuple(_call(*pair, scale) for pair in pairs)
         lives = zip(self.first.lifetimes, self._second.lifetimes, strict=True)
-        return msgspec.structs.replace(
+        return replace(
             self.first,
             calls=calls,
             lifetimes=tuple(_life(*pair, scale, self._tensor(pair[0], calls)) for pair in lives),
@@ -107,13 +103,10 @@ class ScaledRun:
         """Return for each memory the call and the place of a tensor that fills it in both runs."""
         sizes = [{life.storage: life.nbytes for life in trace.lifetimes} for trace in (self.first, self._second)]
         places: dict[int, tuple[int, int]] = {}
-        pairs = zip(self.first.calls, self._second.calls, strict=False)
-        for index, (first, second) in enumerate(pairs):
-            specs = zip(_specs_of(first), _specs_of(second), strict=False)
-            for place, (one, other) in enumerate(specs):
-                fills = sizes[0].get(one.storage) == one.nbytes
-                if fills and sizes[1].get(other.storage) == other.nbytes:
-                    places.setdefault(one.storage, (index, place))
+        for index, calls in enumerate(zip(self.first.calls, self._second.calls, strict=False)):
+            for place, specs in enumerate(zip(*map(_specs_of, calls), strict=False)):
+                if all(of.get(spec.storage) == spec.nbytes for of, spec in zip(sizes, specs, strict=True)):
+                    places.setdefault(specs[0].storage, (index, place))
         return places
 
     def _find_form(self, first: int, second: int) -> _Form:
@@ -123,10 +116,8 @@ class ScaledRun:
             if first and first * ratio == second:
                 return self._times(lambda _: Fraction(first), powers)
         for powers in self._powers():
-            for name in self._varied:
-                if name in powers:
-                    continue
-                others = math.prod(self._ratio(each) ** power for each, power in powers.items())
+            others = math.prod(self._ratio(each) ** power for each, power in powers.items())
+            for name in (each for each in self._varied if each not in powers):
                 line = self._line(Fraction(first), Fraction(second) / others, name)
                 if line is not None:
                     return self._times(line, powers)
@@ -174,7 +165,7 @@ def _call(first: OpCall, second: OpCall, scale: Callable[[int, int], int]) -> Op
     outputs = _specs(first.outputs, second.outputs, scale)
     if inputs is first.inputs and outputs is first.outputs:
         return first
-    return msgspec.structs.replace(first, inputs=inputs, outputs=outputs)
+    return replace(first, inputs=inputs, outputs=outputs)
 
 
 def _specs(
@@ -184,7 +175,7 @@ def _specs(
     if all(first.shape == second.shape and first.stride == second.stride for first, second in pairs):
         return first
     return tuple(
-        msgspec.structs.replace(
+        replace(
             first,
             shape=tuple(map(scale, first.shape, second.shape)),
             stride=tuple(map(scale, first.stride, second.stride)),
@@ -202,5 +193,5 @@ def _life(first: Lifetime, second: Lifetime, scale: Callable[[int, int], int], t
     if first.nbytes == second.nbytes:
         return first
     if tensor is not None:
-        return msgspec.structs.replace(first, nbytes=tensor.nbytes)
-    return msgspec.structs.replace(first, nbytes=scale(first.nbytes, second.nbytes))
+        return replace(first, nbytes=tensor.nbytes)
+    return replace(first, nbytes=scale(first.nbytes, second.nbytes))

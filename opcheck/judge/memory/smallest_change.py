@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target
@@ -64,7 +64,8 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
     changes: list[MemoryChange] = []
     if trace.inputs_note.startswith("as its pipeline"):
         changes += [
-            *map(_unload, _components(trace)),
+            # The components with weights but the last, those that are used up earliest first.
+            *map(_unload, sorted(uses := _uses(trace), key=lambda name: uses[name][1])[:-1]),
             _step("vae_tiling", "VAE tiling", "pipeline.enable_vae_tiling()"),
             _step("attention_slicing", "attention slicing", "pipeline.enable_attention_slicing()"),
             *map(_quantize, ("Q8_0", "Q4_K") if _denoiser_weights(trace) else ()),
@@ -89,20 +90,11 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
 
 
 def _setting(words: str, code: str, **values: str) -> MemoryChange:
-    return MemoryChange(words, code, lambda request: msgspec.structs.replace(request, **values))
+    return MemoryChange(words, code, lambda request: replace(request, **values))
 
 
 def _step(name: str, words: str, code: str) -> MemoryChange:
-    def request(before: CaptureRequest) -> CaptureRequest:
-        return msgspec.structs.replace(before, changes=(*before.changes, name))
-
-    return MemoryChange(words, code, request)
-
-
-def _components(trace: Trace) -> list[str]:
-    """Return the components of a pipeline that have weights, those that are used up earliest first."""
-    uses = _uses(trace)
-    return sorted(uses, key=lambda name: uses[name][1])[:-1]
+    return MemoryChange(words, code, lambda before: replace(before, changes=(*before.changes, name)))
 
 
 def _owners(trace: Trace) -> dict[int, str]:
@@ -121,16 +113,15 @@ def _unload(component: str) -> MemoryChange:
         if component not in uses:
             return trace
         end = uses[component][1] + 1
-        lives = []
-        for life in trace.lifetimes:
+
+        def change(life: Lifetime) -> Lifetime:
             owner = owners.get(life.storage, "")
             if owner == component:
-                lives.append(msgspec.structs.replace(life, freed=end))
-            elif life.kind != "result" and owner in uses and uses[owner][0] >= end:
-                lives.append(msgspec.structs.replace(life, first=max(life.first, end)))
-            else:
-                lives.append(life)
-        return msgspec.structs.replace(trace, lifetimes=tuple(lives))
+                return replace(life, freed=end)
+            is_later = life.kind != "result" and owner in uses and uses[owner][0] >= end
+            return replace(life, first=max(life.first, end)) if is_later else life
+
+        return replace(trace, lifetimes=tuple(map(change, trace.lifetimes)))
 
     words = f"{component.replace('_', ' ')} unloaded"
     return MemoryChange(words, f"pipeline.{component} = None before the rest is moved", trace=unload)
@@ -154,14 +145,12 @@ def _quantize(kind: str) -> MemoryChange:
     diffusers/quantizers/gguf/utils.py, ``GGUFLinear.forward_native``: in half precision, and again in the dtype that is
     computed with.
     """
-    elements_of_block, bytes_of_block = next(
-        (elements, nbytes) for name, elements, nbytes in TYPES["ggml"].values() if name == kind
-    )
+    of_block, bytes_of_block = next(row[1:] for row in TYPES["ggml"].values() if row[0] == kind)
 
     def quantize(trace: Trace) -> Trace:
         weights = _denoiser_weights(trace)
         lives = [
-            msgspec.structs.replace(life, nbytes=weights[life.storage] * bytes_of_block // elements_of_block)
+            replace(life, nbytes=weights[life.storage] * bytes_of_block // of_block)
             if life.storage in weights
             else life
             for life in trace.lifetimes
@@ -169,15 +158,11 @@ def _quantize(kind: str) -> MemoryChange:
         number = min((life.storage for life in lives), default=0)
         for index, call in enumerate(trace.calls):
             read = {spec.storage for spec in call.inputs if spec.storage in weights}
-            for storage in read if call.op == "aten::linear" else ():
-                for _ in range(2):
-                    number -= 1
-                    lives.append(
-                        Lifetime(
-                            storage=number, nbytes=2 * weights[storage], first=index, freed=index + 1, kind="result"
-                        )
-                    )
-        return msgspec.structs.replace(trace, lifetimes=tuple(lives))
+            for storage in sorted([*read, *read]) if call.op == "aten::linear" else ():
+                number -= 1
+                size = 2 * weights[storage]
+                lives.append(Lifetime(storage=number, nbytes=size, first=index, freed=index + 1, kind="result"))
+        return replace(trace, lifetimes=tuple(lives))
 
     return MemoryChange(
         f"the denoiser's weights as GGUF {kind}",
@@ -200,7 +185,7 @@ def _uses(trace: Trace) -> dict[str, tuple[int, int]]:
 def _page_optimizer(trace: Trace) -> Trace:
     """Leave the optimizer's state out: it exists in CPU memory, and each step moves a part."""
     kept: list[Lifetime] = [piece.life for piece in list_taken(trace) if piece.kind != "optimizer"]
-    return msgspec.structs.replace(trace, lifetimes=tuple(kept))
+    return replace(trace, lifetimes=tuple(kept))
 
 
 class PlanSearch:
@@ -233,14 +218,11 @@ class PlanSearch:
         best = _ORDER.index(_state(base.memory))
         useful = list(options)
         for count in range(1, _CHANGES + 1):
-            outcomes = [self._outcome(each) for each in itertools.combinations(useful, count)]
-            found = [each for each in outcomes if each is not None]
-            for state in _ORDER[:best]:
-                enough = [each for each in found if _state(each.memory) == state]
-                if enough:
-                    best = _ORDER.index(state)
-                    yield self._record(enough[0])
-                    break
+            found = list(filter(None, map(self._outcome, itertools.combinations(useful, count))))
+            better = min(found, key=lambda each: _ORDER.index(_state(each.memory)), default=base)
+            if _ORDER.index(_state(better.memory)) < best:
+                best = _ORDER.index(_state(better.memory))
+                yield self._record(better)
             if best == 0:
                 return
             if count == 1:
@@ -248,10 +230,11 @@ class PlanSearch:
                 useful = [each.changes[0] for each in found if _count_needed(each.memory) <= most]
 
     def _outcome(self, changes: tuple[MemoryChange, ...]) -> PlannedRun | None:
-        key = tuple(change.words for change in changes if change.request is not None)
+        key: tuple[str, ...] = ()
         request = self._request
         for change in changes:
-            request = change.request(request) if change.request else request
+            if change.request is not None:
+                key, request = (*key, change.words), change.request(request)
         if key not in self._traces:
             if len(self._traces) > MOST_CAPTURES:
                 return None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import filesize, plural
-from opcheck.common.vocabulary import Effect, Severity
+from opcheck.common.vocabulary import EFFECTS, Effect, Severity
 from opcheck.judge.judge import NOT_FOLLOWED
 from opcheck.judge.remedies import for_kind, operator_way_out
 from opcheck.judge.rules.rule import (
@@ -26,7 +26,6 @@ _SET_IT = "set the variable before torch is imported: PYTORCH_ENABLE_MPS_FALLBAC
 _SLOWER = "it works, slower: each call copies there and back"
 #: A limitation with a wrong result is as grave; OC108 reports it if no advisory does.
 _NARROWS: dict[Effect, Severity] = {"narrows": "warning", "wrong_result": "warning", "warns": "note"}
-_ADVISED = ("aborts", "raises", "falls_back", "wrong_result", "narrows", "warns")
 
 
 def _fallbacks(audited: Audited, kind: str) -> Iterator[CallGroup]:
@@ -67,8 +66,7 @@ def find_internal_fallbacks(audited: Audited) -> Iterator[Finding]:
 
     for groups in group_by_cause(_fallbacks(audited, "internal"), cause):
         statement = audited.decided_by(groups[0])
-        way_out = statement.way_out.rstrip(".") if statement else ""
-        links = statement.links if statement else ()
+        way_out, links = (statement.way_out.rstrip("."), statement.links) if statement else ("", ())
         yield about_all(groups, hint=sentences(way_out or _SLOWER, *links))
 
 
@@ -104,7 +102,7 @@ def find_advisories(audited: Audited) -> Iterator[Finding]:
     Where kernels computed what an advisory states, their finding (OC151) has it.
     """
     computed = {name for run in audited.numbers for line in run.wrong for name in line.statements}
-    for statement, groups in audited.groups_by_statement("advisory", _ADVISED):
+    for statement, groups in audited.groups_by_statement("advisory", EFFECTS):
         running = [group for group in groups if audited.decided_by(group) != statement]
         if running and statement.id not in computed:
             yield statement_finding(statement, running, "warning")
@@ -114,8 +112,7 @@ def find_advisories(audited: Audited) -> Iterator[Finding]:
 def find_lost_digits(audited: Audited) -> Iterator[Finding]:
     """Yield a finding for the first call that loses digits by itself, and for each overflow or NaN."""
     for run in audited.precision:
-        if run.divergence is not None:
-            line = run.divergence
+        if line := run.divergence:
             yield finding(
                 message=f"{line.op}: in {run.dtype} it loses digits by itself: relative error "
                 f"{float(line.local):.1e}, from inputs that are off by {float(line.inherited):.1e}",
@@ -147,9 +144,11 @@ def _hint_digits(op: str, audited: Audited) -> str:
 def find_wrong_numbers(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each line and kernel with wrong results, the furthest off first."""
     for line in (line for run in audited.numbers for line in run.wrong):
+        worst = "" if line.worst == line.smallest else f"; the worst: {_example(line.worst)}"
+        verb = "is" if line.elements == 1 else "are"
         yield finding(
             message=f"{line.op}: {line.elements:,} of {plural(line.compared, 'result')} in {line.dtype} "
-            f"{'is' if line.elements == 1 else 'are'} wrong: {_example(line.smallest)}{_worst(line)}",
+            f"{verb} wrong: {_example(line.smallest)}{worst}",
             hint=_hint(line, audited),
             op=line.op,
             count=line.calls,
@@ -161,19 +160,15 @@ def _example(sample: WrongSample) -> str:
     return f"{', '.join(sample.operands)} gives {sample.result}, right {sample.expected}"
 
 
-def _worst(line: WrongNumbers) -> str:
-    return "" if line.worst == line.smallest else f"; the worst: {_example(line.worst)}"
-
-
 def _hint(line: WrongNumbers, audited: Audited) -> str:
     by_id = audited.lists.statements.by_id
     stated = (by_id[name] for name in line.statements if name in by_id)
-    return sentences(
-        *(f"{each.id}: {each.way_out.rstrip('.')}" for each in stated),
-        f"the kernel of torch {line.mended} is right here"
-        if line.mended
-        else "no later release that is kept here is right: compute it on the CPU",
-    )
+    ways = [f"{each.id}: {each.way_out.rstrip('.')}" for each in stated]
+    mended = f"the kernel of torch {line.mended} is right here" if line.mended else _NOT_MENDED
+    return sentences(*ways, mended)
+
+
+_NOT_MENDED = "no later release that is kept here is right: compute it on the CPU"
 
 
 # -- Calls that raise on the Mac, and calls whose operator the lists do not describe --

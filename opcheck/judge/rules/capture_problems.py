@@ -1,14 +1,14 @@
 """Problems of the capture: the run is incomplete, rests on assumptions, or ended as it would on a Mac."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 
 from opcheck.common.text import and_more, any_layer, plural
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data import messages
 from opcheck.data.packages import Becomes, StorageMethod, packages
 from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences, upgrade
-from opcheck.judge.texts import AFTER_PROBLEM
+from opcheck.judge.texts import AFTER_PROBLEM, QUANTIZED
 from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem, Trace
 
 
@@ -25,19 +25,20 @@ def _places(problem: Problem) -> tuple[GroupLocation, ...]:
 @audit_rule("OC113", "warning")
 def find_lost_gradients(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each such operator."""
-    lost = [problem for problem in audited.trace.problems if problem.kind == "gradient_lost"]
-    for op in dict.fromkeys(problem.op for problem in lost):
-        members = [problem for problem in lost if problem.op == op]
+    lost: defaultdict[str, list[Problem]] = defaultdict(list)
+    for problem in audited.trace.problems:
+        if problem.kind == "gradient_lost":
+            lost[problem.op].append(problem)
+    for op, members in lost.items():
         group = next((group for group in audited.groups if group.op == op), None)
+        hint = AFTER_PROBLEM["gradient_lost"]
+        if op.startswith("aten::"):
+            newer = upgrade(audited, group) if group else ""
+            hint = sentences(newer, "run it on the CPU, where it has a derivative: f(x.cpu()).to('mps')")
         yield finding(
             message=f"{op}: no gradient passes back through it on MPS, and nothing is raised: "
             "what it was computed from is not trained by it",
-            hint=sentences(
-                upgrade(audited, group) if group and op.startswith("aten::") else "",
-                "run it on the CPU, where it has a derivative: f(x.cpu()).to('mps')"
-                if op.startswith("aten::")
-                else "give it a derivative: torch.library.register_autograd",
-            ),
+            hint=hint,
             op=op,
             prints=members[0].message,
             locations=tuple(GroupLocation.at(problem.location, module=problem.module, count=1) for problem in members),
@@ -68,13 +69,12 @@ def find_incomplete_captures(audited: Audited) -> Iterator[Finding]:
     problems = [problem for problem in trace.problems if problem.kind not in _OF_OTHER_RULES]
     for problem in problems:
         if problem.kind not in _GUESSES:
+            hint = AFTER_PROBLEM.get(problem.kind, "what follows this point was not judged")
             yield finding(
                 severity="warning" if problem.kind == "eager" else severity,
                 message=problem.message,
                 # Where something cannot be built, its error explains what to do.
-                hint=problem.answered
-                if problem.kind == "not_built"
-                else AFTER_PROBLEM.get(problem.kind, "what follows this point was not judged"),
+                hint=problem.answered if problem.kind == "not_built" else hint,
                 locations=_places(problem),
             )
     yield from _guesses(problems)
@@ -86,10 +86,10 @@ def find_incomplete_captures(audited: Audited) -> Iterator[Finding]:
 
 def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
     """Yield one finding for each operator whose values were guessed; a guess lets the run continue and is no error."""
-    asked: dict[tuple[str, str], list[Problem]] = {}
+    asked: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
     for problem in problems:
         if problem.kind in _GUESSES:
-            asked.setdefault((problem.kind, problem.op), []).append(problem)
+            asked[problem.kind, problem.op].append(problem)
     for (kind, op), members in asked.items():
         severity, rests = _GUESSES[kind]
         answers = ", or ".join(dict.fromkeys(problem.answered for problem in members))
@@ -149,32 +149,37 @@ def find_differing_releases(audited: Audited) -> Iterator[Finding]:
 # -- the exception that ended the program ----------------------------------------------------------
 
 
-def _hint_newer(problem: Problem) -> str:
-    otherwise = "leave it out" if "=)" in problem.answered else "check with hasattr() first"
-    return f"use a release that has {problem.answered}, or {otherwise}"
+def _hint_end(problem: Problem) -> str:
+    """Return what to do about what ended the program."""
+    kind, answer = problem.kind, problem.answered
+    if kind == "needs_newer_torch":
+        return (
+            f"use a release that has {answer}, or {'leave it out' if '=)' in answer else 'check with hasattr() first'}"
+        )
+    if kind == "needs_package":
+        package = packages().by_name.get(answer)
+        return f"instead: {package.instead}" if package else "leave the import out on a Mac"
+    if kind == "needs_cuda":
+        return messages.remedy_for("without_cuda", problem.message)
+    return AFTER_PROBLEM.get(kind) or messages.remedy_for(kind, answer)
 
 
-def _hint_package(problem: Problem) -> str:
-    package = packages().by_name.get(problem.answered)
-    return f"instead: {package.instead}" if package else "leave the import out on a Mac"
+#: The answer to such a problem is nothing that a Mac prints.
+_SILENT = OWN_LIMITS | {"needs_newer_torch", "needs_package", "mps_branch"}
 
 
-def _hint_by_answer(problem: Problem) -> str:
-    return messages.remedy_for(problem.kind, problem.answered)
-
-
-def _report_ends(hints: Mapping[str, Callable[[Problem], str]], *silent: str) -> AuditCheck:
-    """Return a check that reports each problem of these kinds; of all but the silent kinds a Mac prints the answer."""
+def _report_ends(*kinds: str) -> AuditCheck:
+    """Return a check that reports each problem of these kinds."""
 
     def check(audited: Audited) -> Iterator[Finding]:
         for problem in audited.trace.problems:
-            if problem.kind in hints:
+            if problem.kind in kinds:
                 condition = f"; the condition: {problem.answered}"
                 yield finding(
                     message=problem.message + condition * (problem.kind == "mps_branch"),
-                    hint=hints[problem.kind](problem),
+                    hint=_hint_end(problem),
                     op=problem.op if problem.kind in OWN_LIMITS else "",
-                    prints="" if problem.kind in silent else problem.answered,
+                    prints="" if problem.kind in _SILENT else problem.answered,
                     locations=_places(problem),
                 )
 
@@ -182,87 +187,42 @@ def _report_ends(hints: Mapping[str, Callable[[Problem], str]], *silent: str) ->
 
 
 #: The program needs CUDA, a package built on CUDA or a later torch, which the Mac does not have.
-find_missing_needs = audit_rule("OC124", "error")(
-    _report_ends(
-        {
-            "needs_cuda": lambda problem: messages.remedy_for("without_cuda", problem.message),
-            "needs_newer_torch": _hint_newer,
-            "needs_package": _hint_package,
-        },
-        "needs_newer_torch",
-        "needs_package",
-    )
-)
+find_missing_needs = audit_rule("OC124", "error")(_report_ends("needs_cuda", "needs_newer_torch", "needs_package"))
 #: opcheck itself could not follow the program; the program need not be wrong.
-find_own_limits = audit_rule("OC125", "error")(
-    _report_ends(
-        dict.fromkeys(
-            OWN_LIMITS,
-            lambda _: (
-                "a Mac may run this call; nothing after it was judged: leave the call out, or report it "
-                "to opcheck with the traceback"
-            ),
-        ),
-        *OWN_LIMITS,
-    )
-)
+find_own_limits = audit_rule("OC125", "error")(_report_ends(*OWN_LIMITS))
 #: PyTorch, Python code for mps alone, or the start of a process raises on a Mac; no operator is called.
 find_mps_refusals = audit_rule("OC126", "error")(
-    _report_ends(
-        {
-            "refused_on_mps": _hint_by_answer,
-            "not_spawned": _hint_by_answer,
-            "refused_everywhere": lambda _: "correct the call: a Mac does not take its arguments either",
-            "mps_branch": lambda _: "try another release of the library, or run this call on the CPU",
-        },
-        "mps_branch",
-    )
+    _report_ends("refused_on_mps", "not_spawned", "refused_everywhere", "mps_branch")
 )
 
 
 # -- OC127: weights by a method of quantization, or a kernel of the hub, that a Mac may lack --------
 
-#: By the outcome of a method: the severity, and what the judged run, whose layers are dense, means for a Mac.
-_METHODS: dict[Becomes, tuple[Severity, str]] = {
-    "casts": ("note", "the layers were judged as a Mac has them"),
-    **dict.fromkeys(
-        ("raises_at_load", "raises_at_run", "wrong"),
-        ("error", "the layers were judged as if they were dense, but the published weights are not"),
-    ),
-    **dict.fromkeys(
-        ("loads", "runs_on_cpu", "unknown"),
-        ("warning", "the layers were judged as if they were dense; what the method calls instead was not"),
-    ),
+#: By the outcome of a method: the severity.
+_METHODS: dict[Becomes, Severity] = {
+    "casts": "note",
+    **dict.fromkeys(("raises_at_load", "raises_at_run", "wrong"), "error"),
+    **dict.fromkeys(("loads", "runs_on_cpu", "unknown"), "warning"),
 }
-
-
-def _make_unlisted(what: str, instead: str) -> StorageMethod:
-    because = f"opcheck has no entry for this {what}"
-    return StorageMethod(outcome="unknown", because=because, instead=instead, evidence="", date="")
-
-
 _UNLISTED = {
-    "hub_kernel": _make_unlisted("kernel", "attn_implementation=sdpa"),
-    "quantized": _make_unlisted("method", "weights that are not quantized"),
+    kind: StorageMethod(outcome="unknown", because=because, instead=instead, evidence="", date="")
+    for kind, because, instead in (
+        ("hub_kernel", "opcheck has no entry for this kernel", "attn_implementation=sdpa"),
+        ("quantized", "opcheck has no entry for this method", "weights that are not quantized"),
+    )
 }
-#: Kind of the problem -> what the finding begins with; before it the texts of single names.
-_BEGINS = {
-    "use_kernels": "use_kernels=True",
-    "hub_kernel": "attention goes to the hub's kernel {}",
-    "quantized": "the weights are quantized by {}",
-}
-_OF_KERNELS = "the model was judged without it"
 
 
 @audit_rule("OC127", "error")
 def find_quantized_weights(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each method."""
     for problem, method in _methods(audited.trace):
-        severity, meaning = _METHODS[method.outcome]
-        begins = _BEGINS.get(problem.answered, _BEGINS[problem.kind]).format(problem.answered)
+        severity = _METHODS[method.outcome]
+        begins = QUANTIZED.get(problem.answered, QUANTIZED[problem.kind]).format(problem.answered)
+        meaning = QUANTIZED["without_kernel" if problem.kind == "hub_kernel" else severity]
         yield finding(
             severity=severity,
-            message=f"{begins}: {method.because}; {_OF_KERNELS if problem.kind == 'hub_kernel' else meaning}",
+            message=f"{begins}: {method.because}; {meaning}",
             hint=f"instead: {method.instead}",
             prints=method.prints,
         )
@@ -270,7 +230,7 @@ def find_quantized_weights(audited: Audited) -> Iterator[Finding]:
 
 def quantized_headline(trace: Trace) -> Headline | None:
     """Return the headline that the methods and kernels of a model decide; None: they decide none."""
-    severities = {_METHODS[method.outcome][0] for _, method in _methods(trace)}
+    severities = {_METHODS[method.outcome] for _, method in _methods(trace)}
     if "error" in severities:
         return "fails"
     return "could not tell" if "warning" in severities else None

@@ -2,6 +2,7 @@
 
 import ast
 import textwrap
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from opcheck.common.names import DTYPES
@@ -80,19 +81,13 @@ def _would_print(audited: Audited, verdict: Verdict, origin: dtype_flow.Origin) 
 
 def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ...]:
     """Return the origin's line, then the line of the first call that fails, if it is another."""
-    begins = GroupLocation.at(origin.location, module="", count=1)
-    moved = first.phase == "move"
-    fails = GroupLocation.at(
-        first.location,
-        module="" if moved else first.module,
-        count=1 if moved else len(origin.failing),
-        phase=first.phase,
-    )
+    begins = GroupLocation.at(origin.location)
+    fails = GroupLocation.at(first.location, phase=first.phase)
+    if first.phase != "move":
+        fails = GroupLocation.at(first.location, module=first.module, count=len(origin.failing), phase=first.phase)
     if origin.location is None:
         return (fails,)
-    if fails.location is None or str(fails.location) == str(begins.location):
-        return (begins,)
-    return (begins, fails)
+    return (begins,) if fails.location is None or str(fails.location) == str(begins.location) else (begins, fails)
 
 
 def _what_fails(origin: dtype_flow.Origin, first: OpCall) -> str:
@@ -208,10 +203,10 @@ def _with_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
 @audit_rule("OC143", "warning")
 def find_checkpoint_dtypes(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each file and dtype that cannot be loaded onto the target."""
-    by_file: dict[tuple[str, str], list[Birth]] = {}
+    by_file: defaultdict[tuple[str, str], list[Birth]] = defaultdict(list)
     for birth in audited.trace.births:
         if birth.how == "file" and not birth.tensor:
-            by_file.setdefault((birth.api, birth.dtype), []).append(birth)
+            by_file[birth.api, birth.dtype].append(birth)
     for (file, dtype), births in by_file.items():
         fails = "loading the file onto mps fails"
         verdict = judge(_load(dtype), audited.target, audited.lists)

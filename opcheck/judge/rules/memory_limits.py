@@ -133,11 +133,8 @@ _LIMITS = (
         "fails",
         # OperationUtils.mm: the texts of the wheels of 2.9 to 2.15.
         prints=(
-            (Span(since=Version(2, 13)), "MPSGraph does not support tensor dims larger than INT_MAX"),
-            (
-                Span(since=Version(2, 9), until=Version(2, 13)),
-                "MPSGaph does not support tensor dims larger than INT_MAX",
-            ),
+            (Span.of("2.13"), "MPSGraph does not support tensor dims larger than INT_MAX"),
+            (Span.of("2.9", "2.13"), "MPSGaph does not support tensor dims larger than INT_MAX"),
             (Span(until=Version(2, 9)), "Error: NDArray dimension length > INT_MAX"),
         ),
     ),
@@ -150,10 +147,7 @@ _LIMITS = (
     ),
     # Reports of macOS 26 and 27 have tensors of more bytes, and wrong values beyond this many elements (OC131.md).
     _Limit(
-        "more than 2**32 elements",
-        lambda spec: math.prod(spec.shape) > 2**32,
-        "may give wrong values",
-        Span(since=Version(26, 0)),
+        "more than 2**32 elements", lambda spec: math.prod(spec.shape) > 2**32, "may give wrong values", Span.of("26")
     ),
 )
 

@@ -15,17 +15,8 @@ from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
 from opcheck.judge.dtype_flow import Origin
 from opcheck.judge.target_change import VersionChange, smallest_change
-from opcheck.model.records import (
-    CallGroup,
-    Finding,
-    GroupLocation,
-    KernelNumbers,
-    Memory,
-    Partition,
-    Precision,
-    Trace,
-    Verdict,
-)
+from opcheck.model import records
+from opcheck.model.records import CallGroup, Finding, GroupLocation, Trace, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,22 +26,21 @@ class Audited:
     groups: tuple[CallGroup, ...]
     trace: Trace
     target: Target
-    partition: Partition
+    partition: records.Partition
     lists: OpLists
     #: a verdict for each call of the trace.
     verdicts: tuple[Verdict, ...] = ()
     #: the origins of dtypes that a call refuses or narrows.
     origins: tuple[Origin, ...] = ()
-    memory: Memory | None = None
-    precision: tuple[Precision, ...] = ()
+    memory: records.Memory | None = None
+    precision: tuple[records.Precision, ...] = ()
     #: One for each dtype; none: no kernel was run.
-    numbers: tuple[KernelNumbers, ...] = ()
+    numbers: tuple[records.KernelNumbers, ...] = ()
 
     def smallest_upgrade(self, group: CallGroup) -> VersionChange | None:
         """Return the smallest change of torch or macOS that makes every call of the group native."""
         pairs = zip(self.trace.calls, self.verdicts, strict=True)
-        of_op = (pair for pair in pairs if pair[0].op == group.op)
-        calls = [call for call, verdict in of_op if verdict == group.verdict]
+        calls = [call for call, verdict in pairs if call.op == group.op and verdict == group.verdict]
         return smallest_change(calls, self.target, self.lists, lambda verdict: verdict.status == "native")
 
     def matching(self, group: CallGroup, sort: StatementSort) -> tuple[Statement, ...]:
@@ -120,17 +110,9 @@ finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-t
 
 def make_finding(group: CallGroup, severity: Severity | None = None, *, hint: str, remedy: str = "") -> Finding:
     """Return the finding that reports the verdict of one group of calls."""
-    verdict = group.verdict
-    found = finding(
-        message=f"{group.op}: {verdict.because}",
-        hint=hint,
-        op=group.op,
-        prints=verdict.prints,
-        locations=group.locations,
-        count=group.count,
-        remedy=remedy,
-    )
-    return msgspec.structs.replace(found, severity=severity) if severity else found
+    message, places = f"{group.op}: {group.because}", group.locations
+    found = finding(message=message, hint=hint, op=group.op, prints=group.prints, locations=places, count=group.count)
+    return msgspec.structs.replace(found, remedy=remedy, severity=severity or found.severity)
 
 
 def about_all(groups: Sequence[CallGroup], *, hint: str, remedy: str = "") -> Finding:
@@ -145,15 +127,9 @@ def about_all(groups: Sequence[CallGroup], *, hint: str, remedy: str = "") -> Fi
         places = [GroupLocation.at(None, phase="move")]
     if len(groups) == 1 and not moved:
         return first
-    because = groups[0].verdict.because
     calls = sum(group.count for group in groups)
-    return msgspec.structs.replace(
-        first,
-        message=f"{because} ({plural(calls, 'call')} of {plural(len(groups), 'operator')})",
-        op="",
-        locations=tuple(places),
-        count=calls,
-    )
+    message = f"{groups[0].because} ({plural(calls, 'call')} of {plural(len(groups), 'operator')})"
+    return msgspec.structs.replace(first, message=message, op="", locations=tuple(places), count=calls)
 
 
 def statement_finding(statement: Statement, groups: Sequence[CallGroup], severity: Severity) -> Finding:
