@@ -99,6 +99,9 @@ NonFinite = Literal["inf", "nan"]
 #: How a statement of the op lists is known.
 StatementEvidenceKind = Literal["source", "binary", "issue", "pr", "opinfo", "measured", "kernel-run", "inferred"]
 
+#: How it is known which release fixed the fault of an advisory.
+FixedBasis = Literal["", "binary", "pr", "issue", "date"]
+
 #: Why a verdict is believed: what the lists contain, what the capture saw, or how a statement is known.
 EvidenceKind = Literal["registration", "limitation", "advisory", "capture"] | StatementEvidenceKind
 

@@ -6,7 +6,7 @@ and methods were recorded on the simulated Mac of each release (scripts/python_c
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,9 +34,17 @@ class CompositeBody(NamedTuple):
     #: the body was read from the library's machine code instead of run
     read: bool = False
 
+    @property
+    def both(self) -> tuple[str, ...]:
+        """All operators that the composite calls, always or sometimes."""
+        return (*self.always, *self.sometimes)
+
 
 #: (release line, always, sometimes) wherever it changes; null: no sample reached it, or the release lacks the name.
 Rows = tuple[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None], ...]
+
+
+_NO_ROW = ("", None, None)
 
 
 class BodyTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,19 +111,16 @@ def run_body(op: str, line: str, directory: Path | None = None) -> CompositeBody
 
 
 def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> CompositeBody | None:
+    lines = sorted(map(Version.parse, table.torch))
     if op not in table.composites:
         return None
-    lines = sorted(map(Version.parse, table.torch))
     run = max(each for each in lines if each <= max(Version.parse(line), lines[0]))
     return _last_body(table.composites[op], run, table.torch[str(run)], read=read)
 
 
 def _last_body(rows: Rows, version: Version, torch: str, *, read: bool = False) -> CompositeBody | None:
     """Return the body of the newest row up to a version; None where that row has none."""
-    earlier: Sequence[tuple[str, tuple[str, ...] | None, tuple[str, ...] | None]] = [
-        row for row in rows if Version.parse(row[0]) <= version
-    ]
-    _, always, sometimes = (earlier or [("", None, None)])[-1]
+    _, always, sometimes = ([_NO_ROW] + [row for row in rows if Version.parse(row[0]) <= version])[-1]
     return None if always is None else CompositeBody(always, sometimes or (), torch, read)
 
 
@@ -131,18 +136,12 @@ def find_sampled_body(op: str, line: str, directory: Path | None = None) -> Comp
     """
     table = SAMPLED.load(directory)
     version = Version.parse(line)
-    lines = sorted(map(Version.parse, table.torch))
-    run = max(version, lines[0])
+    recorded = _in_table(table, op, line, read=False)
     rows = table.composites.get(op, ())
-    recorded = [row for row in rows if Version.parse(row[0]) <= run]
-    earlier = [row for row in rows if version < run and Version.parse(row[0]) <= version]
-    _, always, sometimes = (earlier or recorded or [("", None, None)])[-1]
-    if always is None:
-        return None
-    if earlier and earlier[-1][1:] != recorded[-1][1:]:
-        return CompositeBody(always, sometimes or (), table.read[line], read=True)
-    ran = max(each for each in lines if each <= run)
-    return CompositeBody(always, sometimes or (), table.torch[str(ran)])
+    if version >= min(map(Version.parse, table.torch)) or not any(Version.parse(row[0]) <= version for row in rows):
+        return recorded
+    earlier = _last_body(rows, version, table.read.get(line, ""), read=True)
+    return recorded if recorded and earlier and recorded[:2] == earlier[:2] else earlier
 
 
 def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:

@@ -72,12 +72,7 @@ ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
 
 
 #: A number in place of a tensor: PyTorch makes a tensor of its own of it, on the CPU (ScalarOps.h, scalar_to_tensor).
-_NUMBER: Mapping[str, Callable[[complex], Any]] = {
-    "dim": lambda _: 0,
-    "device": lambda _: "cpu",
-    "offset": lambda _: 0,
-    "is_complex": lambda number: isinstance(number, complex),
-}
+_OF_NUMBERS: Mapping[str, Any] = {"dim": 0, "device": "cpu", "offset": 0}
 
 
 def _list_bounded(values: Any) -> list[Any]:
@@ -242,6 +237,18 @@ def _check(node: ast.AST, bound: frozenset[str], names: set[str]) -> None:
                 _check(child, bound, names)
 
 
+def _check_leaf(node: ast.AST) -> None:
+    if isinstance(node, ast.Attribute) and node.attr not in ATTRIBUTES:
+        raise ConditionError(f"not an attribute of conditions: .{node.attr}")
+    allowed = isinstance(node, _PLAIN) or (isinstance(node, ast.Constant) and isinstance(node.value, _SCALARS))
+    if not allowed and not (isinstance(node, (ast.BinOp, ast.UnaryOp)) and type(node.op) in {*_BINARY, *_UNARY}):
+        raise ConditionError(f"not allowed in a condition: {_describe(node)}")
+
+
+def _describe(node: ast.AST) -> str:
+    return ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+
+
 def _check_loops(node: ast.GeneratorExp | ast.ListComp, bound: frozenset[str], names: set[str]) -> None:
     if sum(isinstance(part, ast.comprehension) for part in ast.walk(node)) > _LOOPS:
         raise ConditionError(f"more than {_LOOPS} loops inside each other")
@@ -256,49 +263,30 @@ def _check_loops(node: ast.GeneratorExp | ast.ListComp, bound: frozenset[str], n
 
 
 _OPERATORS = (ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context)
-_PLAIN = (ast.BoolOp, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.IfExp)
-
-
-def _check_leaf(node: ast.AST) -> None:
-    allowed = (
-        isinstance(node, _PLAIN)
-        or (isinstance(node, ast.Constant) and isinstance(node.value, _SCALARS))
-        or (isinstance(node, ast.BinOp) and type(node.op) in _BINARY)
-        or (isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY)
-        or (isinstance(node, ast.Compare) and all(type(op) in _COMPARE for op in node.ops))
-    )
-    if isinstance(node, ast.Attribute):
-        if node.attr not in ATTRIBUTES:
-            raise ConditionError(f"not an attribute of conditions: .{node.attr}")
-    elif not allowed:
-        what = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
-        raise ConditionError(f"not allowed in a condition: {what}")
+_PLAIN = (ast.Attribute, ast.BoolOp, ast.Compare, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.IfExp)
 
 
 def _targets(node: ast.expr) -> frozenset[str]:
     items = node.elts if isinstance(node, ast.Tuple) else [node]
-    names = frozenset(item.id for item in items if isinstance(item, ast.Name))
-    if all(isinstance(item, ast.Name) for item in items):
-        return names
-    raise ConditionError(f"not allowed as a loop variable: {ast.unparse(node)}")
+    names = [item.id for item in items if isinstance(item, ast.Name)]
+    if len(names) < len(items):
+        raise ConditionError(f"not allowed as a loop variable: {ast.unparse(node)}")
+    return frozenset(names)
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
     return _EVALUATE[type(node)](node, values)
 
 
-def _name(node: ast.Name, values: Mapping[str, Any]) -> Any:
-    if node.id not in values:
-        raise _CannotTellError
-    return values[node.id]
-
-
 def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
     if node.attr == "device" and EVERY_DEVICE in values:
         return values[EVERY_DEVICE]
     owner = _evaluate(node.value, values)
-    if isinstance(owner, (int, float, complex)) and node.attr in _NUMBER:
-        return _NUMBER[node.attr](owner)
+    if isinstance(owner, (int, float, complex)):
+        if node.attr == "is_complex":
+            return isinstance(owner, complex)
+        if node.attr in _OF_NUMBERS:
+            return _OF_NUMBERS[node.attr]
     if not isinstance(owner, TensorSpec):
         raise _CannotTellError
     return ATTRIBUTES[node.attr](owner)
@@ -372,7 +360,8 @@ def _arithmetic(node: ast.BinOp, values: Mapping[str, Any]) -> Any:
 
 _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
     ast.Constant: lambda node, _: node.value,
-    ast.Name: _name,
+    # A name without a value raises a LookupError: the expression cannot tell.
+    ast.Name: lambda node, values: values[node.id],
     ast.Attribute: _attribute,
     ast.BoolOp: _bool_op,
     ast.BinOp: _arithmetic,
@@ -410,12 +399,8 @@ def check_values(text: str) -> None:
         raise ConditionError(f"not an expression: {error}") from error
     for node in nodes:
         if isinstance(node, ast.Call):
-            _check_value_call(node)
-        elif not isinstance(node, _OF_VALUES):
-            what = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
-            raise ConditionError(f"not allowed in values: {what}")
-
-
-def _check_value_call(node: ast.Call) -> None:
-    if not isinstance(node.func, ast.Name) or node.func.id not in VALUE_FUNCTIONS or node.keywords:
-        raise ConditionError(f"not a function of values: {ast.unparse(node)}")
+            if isinstance(node.func, ast.Name) and node.func.id in VALUE_FUNCTIONS and not node.keywords:
+                continue
+            raise ConditionError(f"not a function of values: {ast.unparse(node)}")
+        if not isinstance(node, _OF_VALUES):
+            raise ConditionError(f"not allowed in values: {_describe(node)}")

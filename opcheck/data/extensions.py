@@ -14,7 +14,7 @@ from opcheck.common import documents
 from opcheck.common.memo import cached_method
 from opcheck.common.versions import Version
 from opcheck.data.files import dump_release_list, in_order, read_history
-from opcheck.data.history import SCHEMA, History, expand
+from opcheck.data.history import SCHEMA, column
 from opcheck.data.strict_yaml import Document, read_as
 
 FILE = "extensions.yaml"
@@ -38,13 +38,9 @@ def paired_line(library: str, torch_line: str) -> str | None:
         UsageError: not a version.
     """
     torch = Version.parse(torch_line)
-    if torch.major != 2:
-        return None
-    if library == "torchvision":
+    if torch.major == 2 and library == "torchvision":
         return str(Version(0, torch.minor + _TORCHVISION))
-    if library == "torchaudio" and torch <= _LAST_TORCHAUDIO:
-        return str(torch)
-    return None
+    return str(torch) if torch.major == 2 and library == "torchaudio" and torch <= _LAST_TORCHAUDIO else None
 
 
 def torch_line_of(library: str, line: str) -> str:
@@ -54,9 +50,7 @@ def torch_line_of(library: str, line: str) -> str:
         UsageError: not a version.
     """
     version = Version.parse(line)
-    if library == "torchvision":
-        return str(Version(2, version.minor - _TORCHVISION))
-    return str(version)
+    return str(Version(2, version.minor - _TORCHVISION) if library == "torchvision" else version)
 
 
 #: The libraries; the namespace of a library's operators is its name.
@@ -192,12 +186,7 @@ class Extensions:
             OpListError: a file is damaged.
         """
         lines = [release.line for release in self.releases.get(library, ())]
-        history = self._history(library, lines)
-        values = ((name, expand(rows, lines)) for name, rows in history.operators.items())
-        column = {name: by_line[line] for name, by_line in values if line in by_line}
-        return MappingProxyType(column)
-
-    def _history(self, library: str, lines: list[str]) -> History:
         if self._directory is None or not lines:
-            return History(schema=SCHEMA, namespace=library, key="MPS", operators={})
-        return read_history(self._directory / registrations_file(library), lines, VALUES)[0]
+            return MappingProxyType({})
+        history = read_history(self._directory / registrations_file(library), lines, VALUES)[0]
+        return MappingProxyType(column(history.operators, lines, line))

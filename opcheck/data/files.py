@@ -1,18 +1,17 @@
 """Read the generated data files into typed records; errors name the line and the key path."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date
-from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data.history import SCHEMA, History
+from opcheck.data.history import SCHEMA, Entry, History
 from opcheck.data.strict_yaml import Document, read_as
 
 _HINT = "restore the file, or rebuild it: opcheck lists build RELEASE"
@@ -30,14 +29,6 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     python: int
     stubs_with_mps: int
     overloads: int
-
-
-class HasLine(Protocol):
-    """A release of torch or of an extension library."""
-
-    @property
-    def line(self) -> str:
-        """The release line, such as ``2.13``."""
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,8 +89,8 @@ def dump_releases(releases: Iterable[Release]) -> str:
     return dump_release_list({"releases": in_order(releases)})
 
 
-def in_order(releases: Iterable[HasLine]) -> dict[str, Any]:
-    """Return releases as mappings by their lines, in the order of the versions."""
+def in_order(releases: Iterable[Any]) -> dict[str, Any]:
+    """Return releases of torch or of an extension library as mappings by their lines, in the order of the versions."""
     ordered = sorted(releases, key=lambda release: Version.parse(release.line))
     return {release.line: msgspec.to_builtins(release) for release in ordered}
 
@@ -136,56 +127,43 @@ def read_history(path: Path, lines: Sequence[str], values: AbstractSet[str]) -> 
     raw = _read(path)
     try:
         history = msgspec.json.decode(raw, type=History)
-    except msgspec.ValidationError as error:
-        bad = _first_row(raw, lambda row: not _decodes(row))
-        _fail(f"not the form of a history: {error}", f"{path}{bad}", error)
     except msgspec.DecodeError as error:
-        bad = _first_row(raw, lambda row: not _decodes(row))
-        _fail(f"not JSON: {error}", f"{path}{bad}", error)
-    _check_schema(history.schema, path)
-    entries = {entry for rows in history.operators.values() for entry in rows}
-    for line, value in sorted(entries, key=str):
-        if line not in lines or (value is not None and value.partition(":")[0] not in values):
-            what = "value" if line in lines else "release"
-            name = next(n for n, rows in history.operators.items() if (line, value) in rows)
-            at = _first_row(raw, _is_row_of(name))
-            _fail(f"unknown {what}: {value if line in lines else line!r}", f"{path}{at} operators.{name}")
+        form = "the form of a history" if isinstance(error, msgspec.ValidationError) else "JSON"
+        _fail(f"not {form}: {error}", f"{path}{_first_row(not _decodes(row) for row in raw.splitlines())}", error)
+    if history.schema != SCHEMA:
+        _fail(f"the file has schema {history.schema}, and this opcheck reads schema {SCHEMA}", f"{path}: schema")
     order = {line: index for index, line in enumerate(lines)}
     for name, rows in history.operators.items():
-        places = [order[line] for line, _ in rows]
-        if any(place >= next_place for place, next_place in pairwise(places)):
-            at = _first_row(raw, _is_row_of(name))
-            _fail("entries out of the order of the releases", f"{path}{at} operators.{name}")
+        if problem := _problem_of(rows, order, values):
+            start = f'"{name}":'.encode()
+            at = _first_row(row.lstrip().startswith(start) for row in raw.splitlines())
+            _fail(problem, f"{path}{at} operators.{name}")
     return history, raw
 
 
-def _is_row_of(name: str) -> Callable[[bytes], bool]:
-    """Return a test for the line of that operator in the file."""
-    start = f'"{name}":'.encode()
-    return lambda row: row.lstrip().startswith(start)
+def _problem_of(rows: Sequence[Entry], order: Mapping[str, int], values: AbstractSet[str]) -> str:
+    """Return what is wrong with the history of an overload; empty: nothing."""
+    for line, value in rows:
+        if line not in order:
+            return f"unknown release: {line!r}"
+        if value is not None and value.partition(":")[0] not in values:
+            return f"unknown value: {value}"
+    places = [order[line] for line, _ in rows]
+    return "entries out of the order of the releases" if places != sorted(set(places)) else ""
 
 
 def _decodes(row: bytes) -> bool:
     """Return whether a line of the file is a valid operator's line: ``"name": [...],``."""
-    if not row.startswith(b'"') or row.startswith(b'"operators"'):
-        return True
-    try:
-        _ENTRY.decode(row.partition(b": ")[2].rstrip(b","))
-    except msgspec.DecodeError:
-        return False
+    if row.startswith(b'"') and not row.startswith(b'"operators"'):
+        try:
+            _ENTRY.decode(row.partition(b": ")[2].rstrip(b","))
+        except msgspec.DecodeError:
+            return False
     return True
 
 
-def _first_row(raw: bytes, matches: Callable[[bytes], bool]) -> str:
-    for number, row in enumerate(raw.splitlines(), 1):
-        if matches(row):
-            return f":{number}"
-    return ""
-
-
-def _check_schema(schema: int, path: Path) -> None:
-    if schema != SCHEMA:
-        _fail(f"the file has schema {schema}, and this opcheck reads schema {SCHEMA}", f"{path}: schema")
+def _first_row(matches: Iterable[bool]) -> str:
+    return next((f":{number}" for number, is_match in enumerate(matches, 1) if is_match), "")
 
 
 def _read(path: Path) -> bytes:

@@ -44,6 +44,21 @@ def expand(history: Sequence[Entry], lines: Sequence[str]) -> dict[str, str]:
     return values
 
 
+def column(operators: Mapping[str, Sequence[Entry]], lines: Sequence[str], line: str) -> dict[str, str]:
+    """Return every overload that has a value in one of the given lines (in order), with the value."""
+    later = frozenset(lines[lines.index(line) + 1 :])
+    values = {}
+    for name, history in operators.items():
+        value = None
+        for at, changed in history:
+            if at in later:
+                break
+            value = changed
+        if value is not None:
+            values[name] = value
+    return values
+
+
 def contract(values: Mapping[str, str], lines: Sequence[str]) -> tuple[Entry, ...]:
     """Return an entry for each line where the value changes: the inverse of ``expand``."""
     entries: list[Entry] = []

@@ -8,6 +8,8 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import MACOS_MAJORS, MACOS_NEWER, Span, Version
 from opcheck.common.vocabulary import Effect
@@ -78,24 +80,20 @@ def find_lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
                 yield op, later, before.value or "absent", after.value or "absent"
 
 
-def lint_regressions(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
-    """Yield the regressions that the list lacks, and the listed regressions that do not exist."""
+def lint_regressions(lists: OpLists, directory: Path) -> list[FileProblem]:
+    """Return the regressions that the list lacks, and the listed regressions that do not exist."""
     entries, document = read_entries(directory / REGRESSIONS, "regressions", Regression)
-    yield from document.problems
-    real = set(find_lost(lists))
-    listed = set()
+    real, listed = set(find_lost(lists)), set()
     for index, entry in entries:
         key = (entry.op, entry.torch, entry.before, entry.after)
-        path = f"regressions.{index}"
-        line = document.line(("regressions", index))
         if key not in real:
-            yield FileProblem(REGRESSIONS, line, path, f"{entry.op} lost nothing such in torch {entry.torch}")
+            document.report(("regressions", index), f"{entry.op} lost nothing such in torch {entry.torch}")
         elif key in listed:
-            yield FileProblem(REGRESSIONS, line, path, f"{entry.op} in torch {entry.torch} is listed twice")
+            document.report(("regressions", index), f"{entry.op} in torch {entry.torch} is listed twice")
         listed.add(key)
     for op, torch, before, after in sorted(real - listed):
-        message = f"{op} went from {before} to {after} in torch {torch}: say what happened"
-        yield FileProblem(REGRESSIONS, 0, "regressions", message)
+        document.report(("regressions",), f"{op} went from {before} to {after} in torch {torch}: say what happened", 0)
+    return document.problems
 
 
 # -- what a person concluded of each text in the wheels, and of each public report: texts.yaml, reports.yaml --
@@ -174,13 +172,12 @@ def fragments(text: str) -> tuple[str, ...]:
     return tuple(long or sorted(pieces, key=len)[-1:])
 
 
-def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[FileProblem]:
-    """Yield the texts that nothing accounts for where they are printed, and the entries that account for nothing."""
+def lint_texts(statements: Iterable[Statement], directory: Path) -> list[FileProblem]:
+    """Return the texts that nothing accounts for where they are printed, and the entries that account for nothing."""
     extracted = TEXTS.load(directory)
     entries, document = read_entries(directory / REASONS, "reasons", Reason)
-    yield from document.problems
     if not extracted.texts:
-        return
+        return document.problems
     items = (item for _, entry in entries for item in entry.texts)
     printed = (PrintedText(text=i, functions=(None,)) if isinstance(i, str) else i for i in items)
     reasons = Counter((each.text, function) for each in printed for function in each.functions)
@@ -194,13 +191,14 @@ def lint_texts(statements: Iterable[Statement], directory: Path) -> Iterator[Fil
             lines = open_lines(place, quoting, extracted)
             if lines and key not in reasons:
                 where = f"{text!r} in {place[1]}, torch {', '.join(lines)}"
-                yield FileProblem(REASONS, 0, "reasons", f"open, no statement and no reason: {where}")
+                document.report(("reasons",), f"open, no statement and no reason: {where}", 0)
     for key, count in sorted(reasons.items(), key=str):
         where = f"{key[0]!r}" + (f" in {key[1]}" if key[1] else "")
         if key not in printed_at:
-            yield FileProblem(REASONS, 0, "reasons", f"is in no wheel, or elsewhere: {where}")
+            document.report(("reasons",), f"is in no wheel, or elsewhere: {where}", 0)
         elif count > 1:
-            yield FileProblem(REASONS, 0, "reasons", f"listed {count} times: {where}")
+            document.report(("reasons",), f"listed {count} times: {where}", 0)
+    return document.problems
 
 
 def open_lines(place: Place, quoting: Sequence[Statement], extracted: Extracted) -> list[str]:
@@ -237,26 +235,25 @@ class PublicReport(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     why_none: str = ""
 
 
-def lint_reports(statements: Collection[str], directory: Path) -> Iterator[FileProblem]:
-    """Yield the problems of the file: an unknown statement, an address twice, neither a statement nor a reason.
+def lint_reports(statements: Collection[str], directory: Path) -> list[FileProblem]:
+    """Return the problems of the file: an unknown statement, an address twice, neither a statement nor a reason.
 
     Args:
         statements: the ids of all statements.
         directory: the op lists.
     """
     entries, document = read_entries(directory / REPORTS, "reports", PublicReport)
-    yield from document.problems
     seen: set[str] = set()
     for index, report in entries:
-        line, path = document.line(("reports", index)), f"reports.{index}"
+        at = ("reports", index)
         if not report.address.startswith("https://") or report.address in seen:
-            yield FileProblem(REPORTS, line, path, f"no address, or one twice: {report.address}")
+            document.report(at, f"no address, or one twice: {report.address}")
         seen.add(report.address)
         if bool(report.statements) is bool(report.why_none):
-            yield FileProblem(REPORTS, line, path, "either statements or why_none")
-        for name in report.statements:
-            if name not in statements:
-                yield FileProblem(REPORTS, line, path, f"no statement has the id {name}")
+            document.report(at, "either statements or why_none")
+        for name in (each for each in report.statements if each not in statements):
+            document.report(at, f"no statement has the id {name}")
+    return document.problems
 
 
 # -- check the curated statements against the registrations and against each other --
@@ -307,8 +304,7 @@ def lint(directory: Path | None = None) -> int:
         # A statement's span or condition may differ from its own evidence.
         differing = disagreements(entry.statement, lists.versions, arguments)
         problems += [_problem_at(entry, key, message) for key, message in differing]
-    excusable = [*_kernels(written, lists), *_pairs(written)]
-    problems += _excuse(excusable, directory)
+    problems += _excuse([*_kernels(written, lists), *_pairs(written)], directory)
     problems += lint_regressions(lists, directory)
     problems += lint_texts((entry.statement for entry in written), directory)
     problems += lint_reports({entry.statement.id for entry in written}, directory)
@@ -383,14 +379,9 @@ def _kernels(written: list[Written], lists: OpLists) -> Iterator[Excusable]:
         for op in statement.ops:
             if op == EVERY_OPERATOR:
                 continue
-            is_pattern = op.endswith("*")
-            overloads = [n for n in names if n.startswith(op[:-1])] if is_pattern else [op]
-            without = [
-                release.line
-                for release in lists.releases
-                if release.version in statement.torch
-                and not any(_has_kernel(name, release.line, lists) for name in overloads)
-            ]
+            overloads = [n for n in names if n.startswith(op[:-1])] if op.endswith("*") else [op]
+            spanned = (release.line for release in lists.releases if release.version in statement.torch)
+            without = [line for line in spanned if not any(_has_kernel(name, line, lists) for name in overloads)]
             if without:
                 message = f"{op} has no kernel in torch {', '.join(without)}"
                 yield Excusable("no_kernel", (statement.id,), op, _problem_at(entry, "ops", message))
@@ -402,11 +393,9 @@ _KERNELS = {"error_stub", "missing_stub"}
 def _has_kernel(op: str, line: str, lists: OpLists) -> bool:
     """Return whether the Mac runs its own code for an operator: a kernel, an error stub, or a composite."""
     resolution = lists.resolve(op, line)
-    if resolution.status in {"native", "composite"}:
+    if resolution.status in {"native", "composite"} or (resolution.value or "").partition(":")[0] in _KERNELS:
         return True
-    head = (resolution.value or "").partition(":")[0]
-    sparse = (lists.registration(op, line, key) for key in ("SparseMPS", "SparseCsrMPS"))
-    return head in _KERNELS or any(value is not None for value in sparse)
+    return any(lists.registration(op, line, key) for key in ("SparseMPS", "SparseCsrMPS"))
 
 
 def _pairs(written: list[Written]) -> Iterator[Excusable]:
@@ -447,7 +436,7 @@ def _pair_problems(check: str, first: Written, second: Written) -> Iterator[Excu
     if not shared:
         for own, others in ((statement.ops, counterpart.ops), (counterpart.ops, statement.ops)):
             shared += sorted(op for op in own if op != "*" and _names_operator(others, op))
-    verb = {"overlap": "duplicates", "contradiction": "contradicts"}[check]
+    verb = "duplicates" if check == "overlap" else "contradicts"
     place = f"{first.place.file}:{first.place.line}"
     for op in shared:
         message = f"{verb} {statement.id} ({place}) on {op}, torch {_common(statement.torch, counterpart.torch)}"
@@ -460,10 +449,9 @@ def _common(first: Span, second: Span) -> str:
     return f"{since or 'the first'} to {until or 'the newest'}"
 
 
-def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[FileProblem]:
-    """Yield the problems that no exception excuses, and the exceptions that excuse nothing."""
+def _excuse(excusable: list[Excusable], directory: Path) -> list[FileProblem]:
+    """Return the problems that no exception excuses, and the exceptions that excuse nothing."""
     excepted, document = read_entries(directory / EXCEPTIONS, "exceptions", Excepted)
-    yield from document.problems
     used: set[int] = set()
     for problem in excusable:
         about = problem.check, problem.statements
@@ -471,12 +459,11 @@ def _excuse(excusable: list[Excusable], directory: Path) -> Iterator[FileProblem
         excuses = [index for index, rule in alike if rule.op in {"", problem.op}]
         used.update(excuses)
         if not excuses:
-            yield problem.problem
+            document.problems.append(problem.problem)
     for index, rule in excepted:
         if index not in used:
-            message = f"excuses nothing: {rule.check} of {', '.join(rule.statements)}"
-            path = f"exceptions.{index}"
-            yield FileProblem(EXCEPTIONS, document.line(("exceptions", index)), path, message)
+            document.report(("exceptions", index), f"excuses nothing: {rule.check} of {', '.join(rule.statements)}")
+    return document.problems
 
 
 def _index(directory: Path) -> Iterator[FileProblem]:
@@ -491,7 +478,7 @@ def _python_calls(lists: OpLists, directory: Path) -> Iterator[FileProblem]:
     for name in sorted(python_callers(directory)):
         for release in lists.releases:
             body = python_body(name, release.line, directory)
-            called = (*body.always, *body.sometimes) if body else ()
+            called = body.both if body else ()
             operators = lists.operators(release.line)
             for op in (op for op in called if op not in operators):
                 message = f"torch {release.line} has no {op}: run python -m scripts.python_calls"
@@ -521,11 +508,10 @@ def disagreements(
     for index, entry in enumerate(statement.evidence):
         key = f"evidence.{index}"
         for release in entry.reported:
-            if _release_line(release) not in statement.torch:
+            if Version.parse(release) not in statement.torch:
                 yield f"{key}.reported", f"reported on {release}, outside of the span"
         if entry.mended and _end(entry.mended, lines) != statement.torch.until:
-            ends = f"but the span ends at {statement.torch.until}"
-            yield f"{key}.mended", f"mended in {entry.mended}, {ends}"
+            yield f"{key}.mended", f"mended in {entry.mended}, but the span ends at {statement.torch.until}"
         match = _RANGE.search(entry.detail) if entry.kind == "binary" else None
         if match and not _contains(match[1], match[2], statement.torch, lines):
             yield f"{key}.detail", f"the library shows {match[1]} to {match[2]}, the span is wider"
@@ -560,32 +546,21 @@ def _tensor(name: str, text: str) -> TensorSpec | None:
     if match is None or match["dtype"] not in DTYPES:
         return None
     shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
-    return TensorSpec(
-        tensor=0,
-        storage=0,
-        dtype=match["dtype"],
-        shape=shape,
-        stride=tuple(math.prod(shape[place + 1 :]) for place in range(len(shape))),
-        offset=int(match["offset"] or 0),
-        device=match["device"] or "mps",
-        argument=name,
-    )
-
-
-def _release_line(release: str) -> Version:
-    return Version.parse(".".join(release.split(".")[:2]))
+    stride = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+    spec = TensorSpec(tensor=0, storage=0, dtype=match["dtype"], shape=shape, stride=stride, argument=name)
+    return replace(spec, offset=int(match["offset"] or 0), device=match["device"] or "mps")
 
 
 def _end(release: str, lines: Sequence[Version]) -> Version | None:
     """Return where a span ends that a release mends: its line, or the next line for a patch release of 1 and more."""
-    line = _release_line(release)
+    line = Version.parse(release)
     if release.count(".") < 2 or release.endswith(".0"):
         return line
     return next((later for later in lines if later > line), None)
 
 
 def _contains(first: str, last: str, span: Span, lines: Sequence[Version]) -> bool:
-    until = next((line for line in lines if line > _release_line(last)), None)
-    starts = span.since is not None and span.since >= _release_line(first)
+    until = next((line for line in lines if line > Version.parse(last)), None)
+    starts = span.since is not None and span.since >= Version.parse(first)
     ends = until is None or (span.until is not None and span.until <= until)
     return starts and ends

@@ -19,7 +19,7 @@ from opcheck.common.memo import cached_method
 from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
-from opcheck.data.history import expand
+from opcheck.data.history import column, expand
 from opcheck.data.matching import Matches, match
 from opcheck.data.statements import CuratedStatements, load_statements
 from opcheck.data.statements import forget as forget_statements
@@ -109,7 +109,8 @@ class OpLists:
         self.statements = statements or CuratedStatements()
         self.releases = releases
         self.sha256 = sha256
-        self._lines = tuple(release.line for release in releases)
+        self._by_name = {release.line: release for release in releases}
+        self._lines = tuple(self._by_name)
         self._histories = histories
 
     @functools.cached_property
@@ -128,9 +129,9 @@ class OpLists:
         Raises:
             OpListError: no list for that line.
         """
-        for release in self.releases:
-            if release.line == line:
-                return release
+        release = self._by_name.get(line)
+        if release is not None:
+            return release
         raise OpListError(
             f"there is no op list for torch {line}",
             context=f"the op lists have torch {', '.join(self._lines)}",
@@ -163,17 +164,7 @@ class OpLists:
         Raises:
             OpListError: no list for that line.
         """
-        later = frozenset(self._lines[self._lines.index(self.release(line).line) + 1 :])
-        current = {}
-        for name, history in self._histories[key].operators.items():
-            value = None
-            for at, changed in history:
-                if at in later:
-                    break
-                value = changed
-            if value is not None:
-                current[name] = value
-        return MappingProxyType(current)
+        return MappingProxyType(column(self._histories[key].operators, self._lines, self.release(line).line))
 
     def names(self, key: str = "MPS") -> Iterable[str]:
         """Return every overload that some release has."""
@@ -206,17 +197,10 @@ class OpLists:
         self.release(line)
         release = self.extensions.release(namespace, line)
         if release is None:
-            return Resolution(status="unknown", kind=None, chain=(op,), value=None)
+            return _resolution(None, (op,))
         value = self.extensions.operators(namespace, release.line).get(op)
-        status, kind = ("unknown", None) if value is None else _MEANING[value]
-        return Resolution(
-            status=status,
-            kind=kind,
-            chain=(op,),
-            value=value,
-            extension=f"{namespace} {release.version}",
-            where=", ".join(release.libraries),
-        )
+        found = {"extension": f"{namespace} {release.version}", "where": ", ".join(release.libraries)}
+        return _resolution(value, (op,), **found)
 
     @cached_method
     def _by_line(self, op: str) -> Mapping[str, str]:
@@ -247,8 +231,12 @@ class OpLists:
                 )
             chain.append(target)
             value = referred
-        status, kind = ("unknown", None) if value is None else _MEANING[value.partition(":")[0]]
-        return Resolution(status=status, kind=kind, chain=tuple(chain), value=value)
+        return _resolution(value, tuple(chain))
+
+
+def _resolution(value: str | None, chain: tuple[str, ...], **where: str) -> Resolution:
+    status, kind = ("unknown", None) if value is None else _MEANING[value.partition(":")[0]]
+    return Resolution(status=status, kind=kind, chain=chain, value=value, **where)
 
 
 #: The variable that names the op lists of a process, where they are not the shipped ones (built_lists.py).

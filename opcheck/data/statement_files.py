@@ -3,24 +3,16 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta
 
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.names import DTYPES, OperatorName
-from opcheck.common.versions import Span
-from opcheck.common.vocabulary import Effect, StatementSort
+from opcheck.common.vocabulary import FixedBasis, StatementSort
 from opcheck.data.conditions import ConditionError, check_values, parse
-from opcheck.data.statement_model import (
-    EVERY_KERNEL,
-    FIXED_BASES,
-    ErrorText,
-    Statement,
-    StatementEvidence,
-    program_text,
-)
+from opcheck.data.statement_model import EVERY_KERNEL, ErrorText, Statement, StatementEvidence, program_text
 from opcheck.data.strict_yaml import Document, FileProblem, Path_, path_of, read, read_span
 
 #: The sort of a statement, by the directory that has its files.
@@ -30,7 +22,7 @@ SCHEMA = 1
 _GLOB = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*\.?\*")
 
 
-class StatementPlace(msgspec.Struct, frozen=True):
+class StatementPlace(NamedTuple):
     """The place of a statement: its file, line and key path."""
 
     file: str
@@ -38,7 +30,7 @@ class StatementPlace(msgspec.Struct, frozen=True):
     path: str
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(NamedTuple):
     """A statement and the place that it was read from."""
 
     statement: Statement
@@ -142,48 +134,23 @@ def _statement(document: Document, path: Path_, node: Any, sort: StatementSort) 
         document.report(path, "the key error is missing: what does it raise?")
     if len(document.problems) > before:
         return None
-    words = ".".join(map(str, path))
-    place = StatementPlace(document.file, document.line(path), words)
+    place = StatementPlace(document.file, document.line(path), ".".join(map(str, path)))
     return Written(Statement(sort=sort, **fields), place)
 
 
 #: Evidence that need not say what is printed: an expected failure, the description of a change.
 _WITHOUT_TEXT = frozenset({"opinfo", "pr"})
 
-_Text = Annotated[str, Meta(pattern=r"\S")]
 _Dtype: Any = Literal[tuple(DTYPES)]
-_Texts = Annotated[tuple[_Text, ...], Meta(min_length=1)]
 
-
-class WrittenError(ErrorText, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An error text as a file has it, which is not empty."""
-
-    text: _Text
-
-
-#: The type of each key of a statement, in the order of the files.
+#: The type of each key of a statement: that of its field, unless a file has it in another form.
 _TYPES: dict[str, Any] = {
-    "id": Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")],
-    "ops": _Texts,
+    **{field.name: field.type for field in msgspec.structs.fields(Statement) if field.name != "sort"},
     "other_than": Annotated[tuple[str | tuple[str, ...], ...], Meta(min_length=1)],
-    "effect": Effect,
     "rare": Literal[True],
-    "torch": Span,
-    "macos": Span,
     "dtypes": Annotated[tuple[_Dtype, ...], Meta(min_length=1)],
-    "dtypes_of": _Texts,
-    "condition": _Text,
-    "when": _Text,
-    "values": _Text,
-    "error": WrittenError,
-    "summary": _Text,
-    "brief": _Text,
-    "way_out": _Text,
-    "program": _Text,
-    "fixed": Annotated[str, Meta(pattern=r"^\d+\.\d+(\.\d+)?$")],
-    "fixed_basis": Literal[FIXED_BASES],
-    "links": _Texts,
-    "evidence": Annotated[tuple[StatementEvidence, ...], Meta(min_length=1)],
+    "error": ErrorText,
+    "fixed_basis": Literal[get_args(FixedBasis)[1:]],
 }
 _REQUIRED = frozenset({"id", "ops", "effect", "torch", "summary", "evidence"})
 _OF_ADVISORIES = frozenset({"fixed", "fixed_basis"})
@@ -193,11 +160,10 @@ def _field(name: str, node: Any, document: Document, path: Path_) -> Any:
     """Return the value of a key, and report its problems to the document."""
     before = len(document.problems)
     if name in {"torch", "macos"} and isinstance(node, dict):
-        for key in sorted(node.keys() - {"since", "until"}):
-            document.report((*path, key), "unknown key; known are since, until")
-        pattern = r"\d+\.\d+" if name == "torch" else r"\d+(\.\d+)?"
         ends = {key: node.get(key) for key in ("since", "until")}
-        node = read_span(ends, path, document, pattern)
+        for key in sorted(node.keys() - ends.keys()):
+            document.report((*path, key), "unknown key; known are since, until")
+        node = read_span(ends, path, document, r"\d+\.\d+" if name == "torch" else r"\d+(\.\d+)?")
     try:
         value = msgspec.convert(node, _TYPES[name])
     except msgspec.ValidationError as error:
@@ -206,11 +172,10 @@ def _field(name: str, node: Any, document: Document, path: Path_) -> Any:
     if len(document.problems) > before:
         return None
     if isinstance(value, tuple):
-        entries = [each for item in value for each in (item if isinstance(item, tuple) else (item,))]
-        for index, entry in enumerate(entries):
-            if entry in entries[:index]:
+        value = tuple(each for item in value for each in (item if isinstance(item, tuple) else (item,)))
+        for index, entry in enumerate(value):
+            if entry in value[:index]:
                 document.report((*path, index), f"listed twice: {entry}")
-        value = tuple(entries)
     return _CHECKS[name](value, document, path) if name in _CHECKS else value
 
 
@@ -259,6 +224,5 @@ _CHECKS: dict[str, Callable[[Any, Document, Path_], Any]] = {
     "condition": _expression(parse),
     "values": _expression(check_values),
     "program": _check_program,
-    "error": lambda error, *_: ErrorText(type=error.type, text=error.text),
     "evidence": _check_evidence,
 }

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from opcheck.common.versions import Span, Version
-from opcheck.common.vocabulary import EFFECTS, Effect, Frequency, StatementEvidenceKind, StatementSort
+from opcheck.common.vocabulary import EFFECTS, Effect, FixedBasis, Frequency, StatementEvidenceKind, StatementSort
 from opcheck.data.conditions import EVERY_DEVICE, Condition, parse
-from opcheck.model.records import Record, StatementFacts
+from opcheck.model.records import Evidence, Record, StatementFacts
 
 #: The effects that decide a verdict; a report lists the other effects alongside it.
 DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
@@ -19,16 +19,17 @@ DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
 EVERY_KERNEL = "aten::*"
 EVERY_OPERATOR = "*"
 
-#: The kinds of evidence for the release where an advisory's fault was fixed.
-FIXED_BASES = ("binary", "pr", "issue", "date")
+#: What is there has content; a field that a file leaves out is empty.
+Text = Annotated[str, Meta(pattern=r"\S")]
+Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 
 
-class ErrorText(Record, frozen=True, kw_only=True):
+class ErrorText(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The text that the Mac prints; ``{...}`` replaces a value that PyTorch inserts."""
 
     #: the Python exception or warning.
     type: str
-    text: str
+    text: Text
 
 
 class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -44,6 +45,12 @@ class StatementEvidence(Record, frozen=True, kw_only=True, omit_defaults=True, f
     mended: str = ""
     #: the reported call: by argument a tensor such as ``float16[2, 3]``, or another value.
     call: dict[str, Any] = {}
+
+    @property
+    def reported_as(self) -> Evidence:
+        """The entry as a report has it."""
+        where = f"{self.where}:{self.line}" if self.line else self.where
+        return Evidence(kind=self.kind, torch=self.torch, where=where, detail=self.detail)
 
 
 #: The evidence of an entry that must have some.
@@ -64,14 +71,17 @@ Arguments = dict[str, Argument]
 
 
 class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A limitation or advisory: where all of its conditions are true, its effect follows."""
+    """A limitation or advisory: where all of its conditions are true, its effect follows.
+
+    The types of the fields are those of the keys of the files (statement_files.py).
+    """
 
     #: kebab-case, stable, unique over all files.
-    id: str
+    id: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
     sort: StatementSort
     #: overloads; a trailing ``*`` means any ending, ``*`` alone for making any tensor, ``aten::*`` for every
     #: kernel of MPS.
-    ops: tuple[str, ...]
+    ops: Texts
     #: overloads that ``ops`` names and the statement leaves out; a trailing ``*`` means any ending.
     other_than: tuple[str, ...] = ()
     effect: Effect
@@ -82,26 +92,26 @@ class Statement(Record, frozen=True, kw_only=True, omit_defaults=True):
     #: some tensor on MPS has any of these dtypes; empty: any dtype.
     dtypes: tuple[str, ...] = ()
     #: the arguments whose dtypes count, ``result`` for the output; empty: every tensor's.
-    dtypes_of: tuple[str, ...] = ()
+    dtypes_of: Texts = ()
     #: an expression over the arguments; see conditions.py.
-    condition: str = ""
+    condition: Text = ""
     #: a further condition in words, which code cannot evaluate: such a statement decides nothing.
-    when: str = ""
+    when: Text = ""
     #: the meaning of ``when``, as an expression over the values of a call; a run that has them evaluates it.
-    values: str = ""
+    values: Text = ""
     error: ErrorText | None = None
-    summary: str = ""
+    summary: Text = ""
     #: ends the sentence "on the CPU ..." or "raises ..." in a few words, such as "above 32 KiB".
-    brief: str = ""
-    way_out: str = ""
+    brief: Text = ""
+    way_out: Text = ""
     #: the body of a Python function of ``device``, which returns a tensor: what the Mac returns is wrong where the
     #: fault bites (features/explain/page.py makes a program of it).
-    program: str = ""
+    program: Text = ""
     #: the first release without an advisory's fault, and the kind of evidence for it.
-    fixed: str = ""
-    fixed_basis: str = ""
-    links: tuple[str, ...] = ()
-    evidence: tuple[StatementEvidence, ...] = ()
+    fixed: Annotated[str, Meta(pattern=r"^\d+\.\d+(\.\d+)?$")] = ""
+    fixed_basis: FixedBasis = ""
+    links: Texts = ()
+    evidence: EvidenceEntries = ()
 
     @property
     def on_every_kernel(self) -> bool:

@@ -14,7 +14,6 @@ The known versions are the releases of the op lists, and the first version of ea
 (versions.py); a single macOS version may be any minor version, such as ``14.4``.
 """
 
-import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -33,15 +32,7 @@ Texts = str | Sequence[str]
 
 NEWEST, ALL = "newest", "all"
 
-_OPERATORS: dict[str, Callable[[Version, Version], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_CONDITION = re.compile(rf"({'|'.join(_OPERATORS)})\s*(\d[\w.+]*)")
+_CONDITION = re.compile(r"([<>]=?|[!=]=)\s*(\d[\w.+]*)")
 _LAST = re.compile(r"last\s+(\d{1,9})")
 _FORMS = 'write "2.13", ">=2.9", ">=2.9,<2.12", "last 3", "newest" or "all", or a list of them'
 
@@ -314,11 +305,13 @@ def _versions(text: str, what: str, known: tuple[Version, ...], single: Callable
 
 def _find_between(text: str, what: str, known: tuple[Version, ...]) -> set[Version]:
     """Return the known versions that meet all conditions, without regard to third numbers: 2.9.1 counts as 2.9."""
+    from packaging.specifiers import SpecifierSet
+
     conditions = [_CONDITION.fullmatch(part.strip()) for part in text.split(",")]
     if not all(conditions):
         raise UsageError(f"not a range of versions: {text!r}", hint=_FORMS)
-    limits = [(_OPERATORS[condition[1]], Version.parse(condition[2])) for condition in conditions if condition]
-    versions = {version for version in known if all(compare(version, limit) for compare, limit in limits)}
+    limits = SpecifierSet(",".join(f"{each[1]}{Version.parse(each[2])}" for each in conditions if each))
+    versions = {version for version in known if str(version) in limits}
     if not versions:
         raise UsageError(
             f"no known version of {what} lies in the range {text!r}", hint=f"known are {', '.join(map(str, known))}"

@@ -496,13 +496,14 @@ def _with_statements(ids: tuple[str, ...], matches: Matches, sort: str) -> tuple
 
 def statement_evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
     """Return the evidence of statements that certainly apply; an entry with the statement's id precedes it."""
-    entries: list[Evidence] = []
-    for statement in certain:
-        entries.append(Evidence(kind=statement.sort, detail=statement.id))
-        for source in statement.evidence:
-            where = f"{source.where}:{source.line}" if source.line else source.where
-            entries.append(Evidence(kind=source.kind, torch=source.torch, where=where, detail=source.detail))
-    return tuple(entries)
+    return tuple(
+        entry
+        for statement in certain
+        for entry in (
+            Evidence(kind=statement.sort, detail=statement.id),
+            *(source.reported_as for source in statement.evidence),
+        )
+    )
 
 
 _BY_STATUS: dict[str, Callable[[_CallOnTarget], Verdict]] = {

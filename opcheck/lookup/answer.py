@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from opcheck.common.errors import UnknownTargetError, located_at
 from opcheck.common.names import parse_dtype
 from opcheck.common.tool import TOOL
-from opcheck.common.versions import Version, macos_note
-from opcheck.common.vocabulary import Frequency
+from opcheck.common.versions import Target, Version, macos_note
+from opcheck.common.vocabulary import Frequency, StatementSort
 from opcheck.data.files import Release
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists, load
@@ -62,9 +62,8 @@ def answer(
     if meant.dtype:
         note = "; ".join(filter(None, (note, f"the name itself fixes the dtype {meant.dtype}")))
     dtypes = (wanted,) if wanted else COMMON_DTYPES
-    scope = _QuestionScope(
-        lookup=lookup, releases=releases, system=system, only_system=macos is not None, dtype=wanted, dtypes=dtypes
-    )
+    only = system if macos is not None else None
+    scope = _QuestionScope(lookup=lookup, releases=releases, system=system, only=only, dtype=wanted, dtypes=dtypes)
     overloads = _in_order(meant, scope)
     main = overloads[0]
     every_line = (release.line for release in lookup.lists.releases)
@@ -92,11 +91,7 @@ def answer(
         first_native=first_native(everywhere, tuple(everywhere)),
         notes=tuple(filter(None, (note, macos_note(Version.parse(system))))),
         links=_links(overloads),
-        op_lists={
-            "digest": lookup.lists.digest,
-            "newest": lookup.lists.releases[-1].torch,
-            "built": lookup.lists.releases[-1].built.isoformat(),
-        },
+        op_lists={**lookup.about, "built": lookup.lists.releases[-1].built.isoformat()},
     )
 
 
@@ -106,13 +101,18 @@ class _QuestionScope(msgspec.Struct, frozen=True, kw_only=True):
     lookup: OperatorLookup
     releases: tuple[Release, ...]
     system: str
-    only_system: bool
+    #: the macOS that was named
+    only: str | None
     dtype: str | None
     dtypes: tuple[str, ...]
 
     @property
     def line(self) -> str:
         return self.releases[-1].line
+
+    @property
+    def aim(self) -> Target:
+        return target(self.line, self.system)
 
 
 def _scope(asked: Release | None, macos: str | None, lists: OpLists) -> tuple[str, tuple[Release, ...]]:
@@ -150,13 +150,15 @@ def _in_order(meant: Query, scope: _QuestionScope) -> tuple[OverloadAnswer, ...]
 
 
 def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
-    lookup, aim = scope.lookup, target(scope.line, scope.system)
+    lookup, aim = scope.lookup, scope.aim
     dtype = scope.dtype or lookup.default_dtype(op, aim)
     verdict = lookup.verdict(op, aim, dtype)
     about = _possible(op, dtype, scope)
     states = past(op, lines_until(scope.line, lookup), scope.system, lookup, scope.dtype)
-    every = not scope.only_system
     steps = route_steps(op, states, lookup)
+    limitations, advisories = (
+        notes(about, sort, verdict, aim, scope.dtype, every_macos=not scope.only) for sort in get_args(StatementSort)
+    )
     return OverloadAnswer(
         name=op,
         status=verdict.status,
@@ -167,13 +169,13 @@ def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
         dtypes=lookup.states(op, aim, scope.dtypes),
         since=find_since(states, tuple(states)) if states else scope.line,
         prints=verdict.prints,
-        limitations=notes(about, "limitation", verdict, aim, scope.dtype, every_macos=every),
-        advisories=notes(about, "advisory", verdict, aim, scope.dtype, every_macos=every),
+        limitations=limitations,
+        advisories=advisories,
         evidence=verdict.evidence,
         route=steps[-1].route if steps else "unknown",
         routes=steps,
         choice=routes(lookup.lists).choice_of(op, aim) if steps and steps[-1].ways else "",
-        releases=cells(op, scope.releases, lookup, scope.dtype, only=None if every else scope.system),
+        releases=cells(op, scope.releases, lookup, scope.dtype, only=scope.only),
     )
 
 
@@ -183,11 +185,10 @@ def route_steps(op: str, lines: Iterable[str], lookup: OperatorLookup) -> tuple[
     for line in lines:
         route = lookup.operators.route(op, line)
         step = RouteStep(torch=line, route=route.kind, ways=route.ways, kernels=route.kernels)
-        if not steps or (steps[-1].route, steps[-1].ways) != (step.route, step.ways):
-            steps.append(step)
-        else:
+        if steps and steps[-1].is_like(step):
             # The kernels are those of the newest release.
-            steps[-1] = replace(step, torch=steps[-1].torch)
+            step = replace(step, torch=steps.pop().torch)
+        steps.append(step)
     return tuple(steps)
 
 
@@ -196,7 +197,7 @@ def _limit(main: OverloadAnswer, scope: _QuestionScope) -> str:
         return ""
     usual = scope.lookup.operators.usual_statements(main.name, scope.line)
     possible = [each for each in _possible(main.name, main.dtype, scope) if each in usual]
-    return limit_of(possible, target(scope.line, scope.system), main.dtype)
+    return limit_of(possible, scope.aim, main.dtype)
 
 
 def _wrong(main: OverloadAnswer) -> tuple[Note, ...]:
@@ -228,13 +229,12 @@ def _possible(op: str, dtype: str, scope: _QuestionScope) -> list[Statement]:
 
 def _modes(function: str, scope: _QuestionScope) -> dict[str, State]:
     """Return the state of each mode of a function; of a mode with several operators, by their dimensions."""
-    lookup, aim = scope.lookup, target(scope.line, scope.system)
-    states = {}
+    lookup, states = scope.lookup, {}
     for mode, operators in modes_of(function, lookup.lists).items():
         existing = [op for op in operators if lookup.operators.resolution(op, scope.line).value]
         for op in existing:
             dimensions = f" {spatial_of(op)}d" if len(existing) > 1 else ""
-            states[mode + dimensions] = lookup.state(op, aim, scope.dtype)
+            states[mode + dimensions] = lookup.state(op, scope.aim, scope.dtype)
     return states
 
 
@@ -244,13 +244,11 @@ def cells(
     """Return what each release does, and from which macOS on; ``only`` restricts this to one macOS version."""
     kept: list[Cell] = []
     for release in releases:
-        previous: Cell | None = None
         points = macos_points(release, lookup.operators.systems(op, release.line))
         for system in (only,) if only else points:
             cell = _cell(op, release.line, system, lookup, dtype)
-            if previous is None or not same(previous, cell):
+            if not kept or replace(kept[-1], macos=system, dtype=cell.dtype) != cell:
                 kept.append(cell)
-                previous = cell
     return tuple(kept)
 
 
@@ -266,11 +264,6 @@ def _cell(op: str, line: str, system: str, lookup: OperatorLookup, dtype: str | 
         dtype=used,
         dtypes=lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
     )
-
-
-def same(left: Cell, right: Cell) -> bool:
-    """Return whether two cells agree on every dtype."""
-    return (left.status, left.kind, left.dtypes) == (right.status, right.kind, right.dtypes)
 
 
 def lines_until(last: str, lookup: OperatorLookup) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """Define the records of the answers.  Their fields are the documented JSON: op_lists/asking.md."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -67,6 +69,10 @@ class RouteStep(Record, frozen=True, kw_only=True):
     ways: tuple[RouteKind, ...] = ()
     #: how the names of its Metal kernels begin.
     kernels: tuple[str, ...] = ()
+
+    def is_like(self, step: RouteStep) -> bool:
+        """Return whether another step is computed in the same ways."""
+        return (self.route, self.ways) == (step.route, step.ways)
 
 
 class OverloadAnswer(Record, frozen=True, kw_only=True):

@@ -111,7 +111,7 @@ def _calling(overloads: Iterable[str], line: str) -> Iterator[tuple[str, str]]:
 
 def _only(body: composites.CompositeBody | None) -> tuple[str, ...]:
     """Return the one operator that a body calls in every case; empty: it calls none or several."""
-    called = {_base(op) for op in (*body.always, *body.sometimes)} if body else set()
+    called = set(map(_base, body.both)) if body else set()
     return tuple(called) if len(called) == 1 else ()
 
 

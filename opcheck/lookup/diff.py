@@ -104,7 +104,7 @@ def diff(
         changes=tuple(changes),
         routes=tuple(_route_changes(sorted(names), (pair[0].line, pair[1].line), lookup)),
         notes=tuple(_notes(pair, (before, after))),
-        op_lists={"digest": lookup.lists.digest, "newest": lookup.lists.releases[-1].torch},
+        op_lists=lookup.about,
     )
 
 

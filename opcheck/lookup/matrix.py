@@ -119,13 +119,7 @@ def matrix(
         rows=rows,
         statements={name: summarize(known.statements.by_id[name]) for name in sorted(named)},
         notes=tuple(filter(None, (note, macos_note(Version.parse(system))))),
-        op_lists={
-            "digest": known.digest,
-            "newest": known.releases[-1].torch,
-            "wheel": release.wheel,
-            "sha256": release.sha256,
-            "built": release.built.isoformat(),
-        },
+        op_lists={**lookup.about, "wheel": release.wheel, "sha256": release.sha256, "built": release.built.isoformat()},
     )
 
 
@@ -206,13 +200,13 @@ class StateRun(msgspec.Struct, frozen=True, kw_only=True):
 
     torch: str
     #: the place of each dtype's state in CELLS, in the order of COMMON_DTYPES.
-    states: tuple[int, ...]
+    states: tuple[int, ...] = ()
     #: the place of the default dtype, for questions that name none.
-    default: int
-    because: str
+    default: int = 0
+    because: str = ""
     #: states by the first macOS that has them.
-    systems: dict[str, str]
-    notes: tuple[str, ...]
+    systems: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
     #: False: the overload does not exist.
     exists: bool = True
 
@@ -287,7 +281,7 @@ def _runs(op: str, system: str, lookup: OperatorLookup) -> tuple[StateRun, ...]:
 def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> StateRun:
     line = release.line
     if op not in lookup.lists.operators(line):
-        return StateRun(torch=line, states=(), default=0, because="", systems={}, notes=(), exists=False)
+        return StateRun(torch=line, exists=False)
     aim = target(line, system)
     dtype = lookup.default_dtype(op, aim)
     states = lookup.states(op, aim, COMMON_DTYPES)

@@ -1,14 +1,15 @@
 """Select the statements that can hold for a question, and turn them into the notes of an answer."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 
 from opcheck.common.versions import Span, Target
-from opcheck.common.vocabulary import Effect, Frequency, StatementSort
+from opcheck.common.vocabulary import Effect, StatementSort
 from opcheck.data.messages import fill_text
-from opcheck.data.statement_model import Statement, StatementEvidence
+from opcheck.data.statement_model import Statement
 from opcheck.lookup.answer_records import Note
-from opcheck.model.records import Evidence, TensorSpec, Verdict
+from opcheck.model.records import TensorSpec, Verdict
 
 
 def notes(
@@ -37,14 +38,11 @@ def notes(
         and (aim is None or every_macos or aim.macos in statement.macos)
         and (dtype is None or not statement.dtypes or dtype in statement.dtypes)
     ]
-    decided: set[str] = set()
-    if verdict is not None and verdict.status != "native":
-        decided = {*verdict.limitations, *verdict.advisories}
-    kept.sort(key=lambda statement: (not _decides(statement, decided), statement.rank))
-    return tuple(
-        _note(statement, _decides(statement, decided), aim is None or aim.macos in statement.macos)
-        for statement in kept
-    )
+    raises = verdict is not None and verdict.status != "native"
+    named = {*verdict.limitations, *verdict.advisories} if verdict else set()
+    decided = {each.id for each in kept if raises and each.decides and each.id in named}
+    kept.sort(key=lambda statement: (statement.id not in decided, statement.rank))
+    return tuple(_note(each, each.id in decided, aim is None or aim.macos in each.macos) for each in kept)
 
 
 class _AnySize:
@@ -78,15 +76,6 @@ def can_hold(statement: Statement, spatial: int, dtype: str) -> bool:
 _IMAGES = ("self", "input", "result", "grad_output")
 
 
-def case_of(statement: Statement) -> str:
-    """Return the case of a statement in the fewest words that it has; empty: every call."""
-    return statement.brief or statement.when or statement.condition
-
-
-def _frequency(statement: Statement) -> Frequency:
-    return "rarely" if _REMOTE.search(statement.condition) else statement.frequency
-
-
 #: What each effect does, before the few words on when.
 _DOES: dict[Effect, str] = {"aborts": "aborts", "raises": "raises", "falls_back": "on the CPU", "wrong_result": "wrong"}
 #: A condition of at most this many characters can stand in a headline.
@@ -107,20 +96,19 @@ def limit_of(statements: Iterable[Statement], aim: Target, dtype: str) -> str:
         aim: the target.
         dtype: of the plain call.
     """
-    briefs: dict[Effect, list[str]] = {}
-    unnamed: list[Effect] = []
+    briefs: defaultdict[Effect, dict[str, None]] = defaultdict(dict)
+    unnamed: set[Effect] = set()
     for statement in sorted(statements, key=lambda statement: statement.rank):
         applies = aim.macos in statement.macos and dtype in (statement.dtypes or (dtype,))
         if statement.rare or not applies:
             continue
-        brief = _brief(statement)
-        if brief and brief not in briefs.setdefault(statement.effect, []):
-            briefs[statement.effect].append(brief)
-        elif not brief and not statement.when and _is_common(statement.condition):
-            unnamed.append(statement.effect)
+        if brief := _brief(statement):
+            briefs[statement.effect].setdefault(brief)
+        elif not statement.when and _is_common(statement.condition):
+            unnamed.add(statement.effect)
     for effect, does in _DOES.items():
-        if briefs.get(effect):
-            return f"{does} {' or '.join(briefs[effect][:_MOST_BRIEFS])}"
+        if effect in briefs:
+            return f"{does} {' or '.join([*briefs[effect]][:_MOST_BRIEFS])}"
     return next((f"{does} {IN_A_CASE_BELOW}" for effect, does in _DOES.items() if effect in unnamed), "")
 
 
@@ -142,21 +130,17 @@ def _is_common(condition: str) -> bool:
     return bool(_COMPARES.search(condition) and not _REMOTE.search(condition))
 
 
-def _decides(statement: Statement, decided: set[str]) -> bool:
-    return statement.id in decided and statement.decides
-
-
 def _note(statement: Statement, decides: bool, holds: bool) -> Note:  # noqa: FBT001  (fields of the record)
     return Note(
         **{name: getattr(statement, name) for name in _OF_STATEMENT},
         torch=span_in_words(statement.torch),
         macos=span_in_words(statement.macos),
         prints=fill_text(statement.error.text) if statement.error else "",
-        case=case_of(statement),
-        frequency=_frequency(statement),
+        case=statement.brief or statement.when or statement.condition,
+        frequency="rarely" if _REMOTE.search(statement.condition) else statement.frequency,
         holds=holds,
         decides=decides,
-        evidence=tuple(map(_evidence, statement.evidence)),
+        evidence=tuple(entry.reported_as for entry in statement.evidence),
     )
 
 
@@ -167,12 +151,7 @@ _OF_STATEMENT = (
 )
 
 
-def _evidence(entry: StatementEvidence) -> Evidence:
-    where = f"{entry.where}:{entry.line}" if entry.line else entry.where
-    return Evidence(kind=entry.kind, torch=entry.torch, where=where, detail=entry.detail)
-
-
 def span_in_words(span: Span) -> str:
     """Return a span such as ``from 2.3``, ``before 15.1`` or ``from 13.0, before 14.0``; empty if it has no bound."""
-    parts = [f"from {span.since}"] if span.since else []
-    return ", ".join(parts + ([f"before {span.until}"] if span.until else []))
+    ends = (("from", span.since), ("before", span.until))
+    return ", ".join(f"{word} {version}" for word, version in ends if version)

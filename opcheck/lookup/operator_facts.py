@@ -2,12 +2,12 @@
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from opcheck.common.memo import cached_method
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target, Version
 from opcheck.data import composites
+from opcheck.data.composites import CompositeBody
 from opcheck.data.kernel_routes import KernelRoute, routes
 from opcheck.data.registrations import OpLists, Resolution, data_directory
 from opcheck.data.statement_model import EVERY_OPERATOR, Statement
@@ -15,29 +15,11 @@ from opcheck.data.statement_model import EVERY_OPERATOR, Statement
 #: Operators of whose decompositions the body takes one, so that no sample of them is in every sample's calls -> the
 #: one of a plain call.  The others are for hermitian matrices and for none (matrix_rank_impl and pinv of
 #: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp, torch 1.13 to 2.15).
-_PLAIN_CALLS = {
-    "aten::linalg_matrix_rank": ("aten::_linalg_svd", "aten::linalg_svd"),
-    "aten::linalg_pinv": ("aten::_linalg_svd", "aten::linalg_svd"),
-}
+_PLAIN_CALLS = dict.fromkeys(
+    ("aten::linalg_matrix_rank", "aten::linalg_pinv"), ("aten::_linalg_svd", "aten::linalg_svd")
+)
 #: Copies between devices and dtypes.
 COPIES = frozenset({"aten::_to_copy", "aten::copy_"})
-
-
-class Calls(NamedTuple):
-    """The operators that a composite calls, as far as they have a verdict of their own."""
-
-    #: whatever its arguments.
-    always: tuple[str, ...]
-    #: with some arguments.
-    sometimes: tuple[str, ...]
-    #: the torch release whose Python was run to see it, or whose library was read.
-    torch: str
-    read: bool = False
-
-    @property
-    def both(self) -> tuple[str, ...]:
-        """All operators that the composite calls, always or sometimes."""
-        return (*self.always, *self.sometimes)
 
 
 class OperatorFacts:
@@ -63,7 +45,7 @@ class OperatorFacts:
         return Resolution(status="composite", kind=None, chain=(op,), value="python")
 
     @cached_method
-    def calls(self, op: str, line: str) -> Calls | None:
+    def calls(self, op: str, line: str) -> CompositeBody | None:
         """Return what a composite calls on the Mac; None if that was not computed.
 
         Raises:
@@ -72,8 +54,7 @@ class OperatorFacts:
         if not self._computed:
             return None
         if is_python(op):
-            recorded = composites.python_body(op, line)
-            return recorded and Calls(recorded.always, recorded.sometimes, recorded.torch)
+            return composites.python_body(op, line)
         # A forwarding registration is judged as the overload that it forwards to.
         last = self.resolution(op, line).chain[-1]
         body = composites.body(last, line)
@@ -85,7 +66,7 @@ class OperatorFacts:
         plain = _PLAIN_CALLS.get(op.partition(".")[0], ())
         always += tuple(name for name in body.sometimes if name in plain)
         sometimes = tuple(name for name in body.sometimes if name not in {*own, *plain})
-        return Calls(always, sometimes, body.torch, body.read)
+        return body._replace(always=always, sometimes=sometimes)
 
     @cached_method
     def deciding(self, op: str, line: str) -> tuple[str, ...]:
@@ -110,7 +91,7 @@ class OperatorFacts:
     def _usual(self, op: str, line: str) -> tuple[str, ...]:
         """Return the overload and those that a plain call of it reaches."""
 
-        def usual(calls: Calls) -> tuple[str, ...]:
+        def usual(calls: CompositeBody) -> tuple[str, ...]:
             if not is_python(op):
                 return calls.always or calls.sometimes
             # Python code passes no argument of its caller to the copies that it makes.
@@ -118,7 +99,7 @@ class OperatorFacts:
 
         return self._follow(op, line, usual)
 
-    def _follow(self, op: str, line: str, calls_of: Callable[[Calls], tuple[str, ...]]) -> tuple[str, ...]:
+    def _follow(self, op: str, line: str, calls_of: Callable[[CompositeBody], tuple[str, ...]]) -> tuple[str, ...]:
         """Return the overload, and in turn those that it refers to or that ``calls_of`` selects."""
         seen: dict[str, None] = {}
         left = [op]
@@ -139,11 +120,8 @@ class OperatorFacts:
 
     def _statements(self, names: Iterable[str], line: str, *, on_kernels: bool) -> tuple[Statement, ...]:
         """Return the statements on these overloads by id: those on every kernel, or those on operators alone."""
-        statements = {
-            statement.id: statement
-            for name in names
-            for statement in self._of_overload(name, line, on_kernels=on_kernels)
-        }
+        found = (self._of_overload(name, line, on_kernels=on_kernels) for name in names)
+        statements = {each.id: each for statements in found for each in statements}
         return tuple(statements[name] for name in sorted(statements))
 
     @cached_method

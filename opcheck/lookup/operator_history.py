@@ -1,6 +1,7 @@
 """Trace how an operator's status changed from release to release, and what changed it."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 import msgspec
 
@@ -84,7 +85,7 @@ def history(
         macos=system,
         dtype=wanted,
         overloads=tuple(OverloadHistory(name=op, steps=steps(op, system, wanted, lookup)) for op in ordered),
-        op_lists={"digest": lookup.lists.digest, "newest": lookup.lists.releases[-1].torch},
+        op_lists=lookup.about,
     )
 
 
@@ -150,15 +151,15 @@ def _moment(op: str, line: str, system: str, dtype: str | None, lookup: Operator
 
 
 def _differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
-    names = ("state", "dtypes", "registrations", "statements")
-    return _routes_differ(before, now) or any(getattr(before, name) != getattr(now, name) for name in names)
+    parts = attrgetter("state", "dtypes", "registrations", "statements")
+    return _routes_differ(before, now) or parts(before) != parts(now)
 
 
 def _routes_differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
     """Return whether native calls are computed in another way; other changes show in the status."""
     if {before.state.status, now.state.status} != {"native"} or now.route.route == "unknown":
         return False
-    return (before.route.route, before.route.ways) != (now.route.route, now.route.ways)
+    return not before.route.is_like(now.route)
 
 
 def _step(line: str, before: _ReleaseProperties | None, now: _ReleaseProperties) -> Step:

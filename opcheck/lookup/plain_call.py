@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from opcheck.common.memo import cached_method
 from opcheck.common.versions import Target, Version
+from opcheck.data.composites import CompositeBody
 from opcheck.data.conditions import ATTRIBUTES
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
@@ -21,22 +22,13 @@ from opcheck.data.tables import refused_by
 from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_everywhere
 from opcheck.lookup.answer_records import State
 from opcheck.lookup.answer_words import REMOVED
-from opcheck.lookup.operator_facts import Calls, OperatorFacts, is_python, tests_dtypes
+from opcheck.lookup.operator_facts import OperatorFacts, is_python, tests_dtypes
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
 
 #: The dtypes that a coverage table shows; all others only on request.
 COMMON_DTYPES = (
-    "float32",
-    "float16",
-    "bfloat16",
-    "float64",
-    "complex64",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint8",
-    "bool",
+    *("float32", "float16", "bfloat16", "float64", "complex64"),
+    *("int64", "int32", "int16", "int8", "uint8", "bool"),
 )
 
 #: The candidates for a default dtype: the first that the operator takes.
@@ -82,6 +74,8 @@ class OperatorLookup:
         self._states: dict[int, State] = {}
         self._numbers: dict[Hashable, int] = {}
         self._likenesses: dict[int, _Likeness] = {}
+        #: what an answer says of the lists
+        self.about = {"digest": lists.digest, "newest": lists.releases[-1].torch}
 
     def verdict(self, op: str, target: Target, dtype: str) -> Verdict:
         """Return what the target does with a plain call.
@@ -278,15 +272,14 @@ class OperatorLookup:
         calls = self.operators.calls(op, line)
         if is_python(op):
             return _python_verdict(op, target, calls)
-        inner = None if calls is None else ()
         made = self._make_calls(op, line, dtype, spatial)
-        return self._mildest((replace(c, inner=inner) for c in made), target)
+        return self._mildest((replace(each, inner=None if calls is None else ()) for each in made), target)
 
     @cached_method
     def _make_calls(self, op: str, line: str, dtype: str, spatial: int) -> tuple[OpCall, ...]:
         """Return one call, or one of each rank if a statement tests shapes."""
         names, conditional = self._arguments(op, line)
-        ranks = _ranks(spatial, conditional=conditional)
+        ranks = _RANKS if conditional and not spatial else (spatial + _BATCH_AND_CHANNELS,)
         return tuple(_call(op, names, dtype, rank) for rank in ranks)
 
     @cached_method
@@ -294,8 +287,9 @@ class OperatorLookup:
         """Return the tensor arguments of a plain call, and whether a statement on it has a condition."""
         statements = self.operators.statements_on(op, line)
         arguments = self.lists.statements.arguments.get(op, {})
+        named = (name for each in statements for name in (*each.dtypes_of, *_tensor_names(each)))
+        every = (name for name in dict.fromkeys(("self", *named)) if name != "result")
         # A plain call omits the arguments that have defaults.
-        every = _tensor_arguments(statements)
         names = tuple(n for n in every if n not in arguments or not arguments[n].optional)
         # Statements on the operators that it calls do not apply to the call itself.
         own = {each.id for each in self.lists.statements.for_op(op, line) if each.condition}
@@ -334,17 +328,15 @@ def _removed_verdict(op: str) -> Verdict:
     """Return the verdict on an operator that a release has removed."""
     since, instead = REMOVED[op.partition(".")[0]]
     word = op.partition("::")[2].partition(".")[0]
-    write = f"; write {instead}" if instead else ""
+    because = f"torch {since} removed {word}, and the call raises on every device"
     detail = f"{op} is registered for no device from torch {since} on"
+    evidence = (Evidence(kind="registration", torch=since, detail=detail),)
     return Verdict(
-        status="unsupported",
-        because=f"torch {since} removed {word}, and the call raises on every device{write}",
-        confidence="registration",
-        evidence=(Evidence(kind="registration", torch=since, detail=detail),),
+        status="unsupported", because=f"{because}; write {instead}" if instead else because, evidence=evidence
     )
 
 
-def _python_verdict(name: str, target: Target, calls: Calls | None) -> Verdict:
+def _python_verdict(name: str, target: Target, calls: CompositeBody | None) -> Verdict:
     """Return the verdict on Python code that calls no operator; unknown where the release lacks the name."""
     if calls is None:
         because = f"torch {target.torch} has no {name}, or nothing was recorded of it"
@@ -360,18 +352,6 @@ def spatial_of(op: str) -> int:
     name = op.rpartition(".")[2] if is_python(op) else op.partition("::")[2].partition(".")[0]
     match = _SPATIAL.search(name)
     return int(match[1]) if match else 0
-
-
-def _ranks(spatial: int, *, conditional: bool) -> tuple[int, ...]:
-    if spatial:
-        return (spatial + _BATCH_AND_CHANNELS,)
-    return _RANKS if conditional else (_BATCH_AND_CHANNELS,)
-
-
-def _tensor_arguments(statements: Sequence[Statement]) -> list[str]:
-    """Return the tensor arguments that the statements mention, ``self`` first."""
-    named = (name for each in statements for name in (*each.dtypes_of, *_tensor_names(each)))
-    return [name for name in dict.fromkeys(("self", *named)) if name != "result"]
 
 
 def _tensor_names(statement: Statement) -> list[str]:

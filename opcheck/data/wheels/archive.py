@@ -27,20 +27,9 @@ from opcheck.worker import process
 MOST_TIMES, MOST_BESIDE = 50, 64 << 20
 #: The errors that zipfile, its decompressors, ast and the readers of members raise for damaged bytes.
 #: RuntimeError: a member is encrypted, or compressed in an unknown way; ValueError: a date of zeros, no UTF-8.
-_ERRORS = (
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    OSError,
-    EOFError,
-    LookupError,
-    SyntaxError,
-    RuntimeError,
-    ValueError,
-    ArithmeticError,
-    MemoryError,
-)
+_OF_FORMATS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error)
+_OF_PYTHON = (EOFError, LookupError, SyntaxError, RuntimeError, ValueError, ArithmeticError, MemoryError)
+_ERRORS = (*_OF_FORMATS, *_OF_PYTHON, OSError)
 
 
 @contextlib.contextmanager
@@ -141,13 +130,11 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
         )
     # Kernels and Inductor's Python are run out of it.
     require_private(cache, "give a wheel's path, or name another folder in OPCHECK_CACHE")
-    wheel = _find_cached(source, cache, package)
-    if wheel:
-        return wheel
     problem = ""
-    for python in _PYTHONS:
-        problem = _download(source, cache, python, package)
-        wheel = _find_cached(source, cache, package)
+    for python in ("", *_PYTHONS):
+        problem = _download(source, cache, python, package) if python else ""
+        # Sorted: the choice among several builds of a release must not depend on the folder's order.
+        wheel = max(sorted(cache.glob(f"{package}-{source}-*_arm64.whl")), default=None)
         if wheel:
             return wheel
     raise OpListError(
@@ -180,11 +167,6 @@ def obtain_nightly(cache: Path) -> Path:
         context=problem,
         hint="download one elsewhere: opcheck lists build --wheel FILE",
     )
-
-
-def _find_cached(release: str, cache: Path, package: str) -> Path | None:
-    # Sorted: the choice among several builds of a release must not depend on the folder's order.
-    return max(sorted(cache.glob(f"{package}-{release}-*_arm64.whl")), default=None)
 
 
 def _download(release: str, cache: Path, python: str, package: str, *more: str) -> str:

@@ -6,18 +6,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.wheels import torchgen_child
 from opcheck.data.wheels.image import Address, Image, LinkedCall, Store, run
 from opcheck.worker import process
 
 #: seconds that the wheel's torchgen may take
 _SECONDS = 600.0
+#: What a person read in the sources of each release.
+_KNOWN_FACTS: dict[str, Any] = load_shipped(Path(__file__).with_name("known_facts.yaml"))
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -195,17 +198,8 @@ _MPS_POINTER = 0x18
 _DEFAULT = re.compile(r"DispatchStubI.*NS0_\d+(?P<name>[A-Za-z_]\w*?)(?:_DECLARE_DISPATCH_type)?EE7DEFAULTE$")
 _OBJECT = re.compile(r"__ZN2at6native\d+(?P<name>[A-Za-z_]\w*)E")
 
-#: Overloads that call a stub whatever their arguments, read from the C++ of each release
-#: (aten/src/ATen/native/TensorFactories.cpp, ReduceOps.cpp, TensorAdvancedIndexing.cpp).  The
-#: other paths from an operator to a stub without an MPS pointer are guarded by a device check, except that of
-#: conj_physical_ for complex tensors (op_lists/limitations/composites.yaml).
-UNCONDITIONAL = {
-    "aten::kaiser_window": "kaiser_window_stub",
-    "aten::kaiser_window.beta": "kaiser_window_stub",
-    "aten::kaiser_window.periodic": "kaiser_window_stub",
-    "aten::mode.values": "mode_stub",
-    "aten::put_": "put_stub",
-}
+#: Overloads that call a stub whatever their arguments.
+UNCONDITIONAL: dict[str, str] = _KNOWN_FACTS["unconditional"]
 
 
 def stub_table(image: Image) -> dict[str, bool]:
@@ -217,8 +211,10 @@ def stub_table(image: Image) -> dict[str, bool]:
     Raises:
         OpListError: an MPS pointer is stored into something that is not a known stub.
     """
-    stubs = {match["name"] for names in image.symbols.values() for name in names if (match := _DEFAULT.search(name))}
-    with_mps = _with_mps(image)
+    names = [name for names in image.symbols.values() for name in names]
+    stubs = {match["name"] for name in names if (match := _DEFAULT.search(name))}
+    stored = (name for at in mps_kernels(image) for name in image.names_at(at))
+    with_mps = {match["name"] for name in stored if (match := _OBJECT.fullmatch(name))}
     if not with_mps or not with_mps <= stubs:
         raise OpListError(
             "the DispatchStub table cannot be read",
@@ -226,12 +222,6 @@ def stub_table(image: Image) -> dict[str, bool]:
             hint="aten/src/ATen/native/DispatchStub.h has changed; the reader must learn it",
         )
     return {name: name in with_mps for name in sorted(stubs)}
-
-
-def _with_mps(image: Image) -> set[str]:
-    return {
-        match["name"] for at in mps_kernels(image) for name in image.names_at(at) if (match := _OBJECT.fullmatch(name))
-    }
 
 
 def mps_kernels(image: Image) -> dict[int, int]:
@@ -279,27 +269,8 @@ def _mangle(name: str) -> str:
 # Neither native_functions.yaml nor the library has them: ``torch/backends/mps/__init__.py``
 # (2.0 to 2.12) and ``torch/_refs/linalg/__init__.py`` (2.10 to 2.13).
 
-_MPS_KEYS = frozenset(
-    {"MPS", "SparseMPS", "SparseCsrMPS", "NestedTensorMPS", "QuantizedMPS", "AutogradMPS", "AutocastMPS"}
-)
-
-#: Every registration known from 1.13 to 2.15, each checked to happen on import of torch on a Mac;
-#: a person must read a new registration, since Python can hide it behind any condition.
-_KNOWN = frozenset(
-    {
-        "aten::var_mean.correction",
-        "aten::native_group_norm",
-        "aten::native_group_norm_backward",
-        "aten::linalg_lu_solve.out",
-        # torch/_inductor/test_operators.py: a test operator, not of ATen.
-        "_inductor_test::realize",
-    }
-)
-
-
-class _PythonLibrary(NamedTuple):
-    namespace: str
-    key: str
+_MPS_KEYS = frozenset(_KNOWN_FACTS["keys"])
+_KNOWN = frozenset(_KNOWN_FACTS["python"])
 
 
 def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
@@ -338,11 +309,11 @@ def _find_registered(tree: ast.AST) -> Iterator[str]:
         library = libraries.get(owner.id)
         if library and node.args and _MPS_KEYS & set(_keys(node, library, loops)):
             name = _text(node.args[0])
-            yield name if "::" in name else f"{library.namespace}::{name}"
+            yield name if "::" in name else f"{library[0]}::{name}"
 
 
-def _libraries(tree: ast.AST) -> Iterator[tuple[str, _PythonLibrary]]:
-    """Return the assignments ``lib = [torch.library.]Library("aten", "IMPL"[, key])``, by variable."""
+def _libraries(tree: ast.AST) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the variables that ``lib = [torch.library.]Library("aten", "IMPL"[, key])`` assigns, with both texts."""
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
             continue
@@ -350,9 +321,8 @@ def _libraries(tree: ast.AST) -> Iterator[tuple[str, _PythonLibrary]]:
         called = function.attr if isinstance(function, ast.Attribute) else _text(function)
         if called in {"Library", "_Library"} and node.value.args:
             texts = [_text(argument) for argument in node.value.args]
-            key = texts[2] if len(texts) > 2 else ""
             for target in node.targets:
-                yield _text(target), _PythonLibrary(texts[0], key)
+                yield _text(target), (texts[0], "".join(texts[2:3]))
 
 
 def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
@@ -362,11 +332,11 @@ def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
             yield _text(node.target), [_text(item) for item in node.iter.elts]
 
 
-def _keys(call: ast.Call, library: _PythonLibrary, loops: dict[str, list[str]]) -> Iterable[str]:
+def _keys(call: ast.Call, library: tuple[str, str], loops: dict[str, list[str]]) -> Iterable[str]:
     # torch/library.py: Library.impl(self, op_name, fn, dispatch_key="")
     keys = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "dispatch_key")]
     if not keys:
-        return [library.key]
+        return [library[1]]
     key = keys[0]
     return loops.get(key.id, []) if isinstance(key, ast.Name) else [_text(key)]
 
@@ -387,15 +357,7 @@ def _text(node: ast.expr) -> str:
 #: the name, then E, which closes the qualified name and comes before the parameters.
 _MPS_FALLBACK, _ERROR_FALLBACK = "12mps_fallbackE", "18mps_error_fallbackE"
 _ERROR_STUB = "23slow_conv2d_forward_mpsE"
-#: Kernels of 1.13 and 2.0 that BitwiseOps.mm registers by hand; in the yaml from 2.1 on.
-_BY_HAND = frozenset(
-    {
-        "aten::bitwise_and.Tensor_out",
-        "aten::bitwise_or.Tensor_out",
-        "aten::bitwise_xor.Tensor_out",
-        "aten::bitwise_not.out",
-    }
-)
+_BY_HAND = frozenset(_KNOWN_FACTS["by_hand"])
 #: aten/src/ATen/autocast_mode.h: enum class CastPolicy, in its order.
 _POLICIES = ("lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote")
 _POLICY = re.compile(r"WrapFunction_ILNS\d*_10CastPolicyE(\d)E")

@@ -12,8 +12,13 @@ import numpy as np
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
+from opcheck.common.yaml_text import load_shipped
 
 _HINT = "give a macOS arm64 wheel of torch as the package index serves it"
+
+
+#: The sections with the texts of a library.
+_TEXTS = frozenset({"__cstring", "__const"})
 
 
 class Section(NamedTuple):
@@ -105,27 +110,22 @@ class Image:
     def string(self, address: int) -> str | None:
         """Return the C string at the address; None where the address is in no string section."""
         for section in self.sections:
-            if (
-                section.segment == "__TEXT"
-                and section.name in {"__cstring", "__const"}
-                and section.address <= address < section.address + section.size
-            ):
-                start = section.offset + address - section.address
-                end = self._data.find(b"\0", start)
-                return self._data[start:end].decode("utf-8", "replace")
+            is_inside = section.address <= address < section.address + section.size
+            if is_inside and section.segment == "__TEXT" and section.name in _TEXTS:
+                return self._text_at(section.offset + address - section.address)
         return None
+
+    def _text_at(self, start: int) -> str:
+        return self._data[start : self._data.find(b"\0", start)].decode("utf-8", "replace")
 
     def strings(self, prefix: bytes) -> Iterator[str]:
         """Return every C string of the library with a given beginning."""
         for section in self.sections:
-            if section.name not in {"__cstring", "__const"}:
-                continue
             stop = section.offset + section.size
-            at = self._data.find(prefix, section.offset, stop)
+            at = self._data.find(prefix, section.offset, stop) if section.name in _TEXTS else -1
             while at >= 0:
-                end = self._data.find(b"\0", at)
-                yield self._data[at:end].decode("utf-8", "replace")
-                at = self._data.find(prefix, end, stop)
+                yield self._text_at(at)
+                at = self._data.find(prefix, self._data.find(b"\0", at), stop)
 
     def matching(self, *parts: str) -> Iterator[tuple[int, str]]:
         """Return the symbols in the code whose names contain all of the parts, by address."""
@@ -170,37 +170,8 @@ _OVERWRITTEN_BY_CALL = (*range(19), 30)
 
 # The register fields of an instruction word, by the bit that each begins at.
 _RD, _RN, _RT2, _RS = 0, 5, 10, 16
-#: Arm A64 encodings: form -> (mask, value, the fields of registers that become unknown).  A later row wins, so the
-#: general classes come first.
-_FORMS: dict[str, tuple[int, int, tuple[int, ...]]] = {
-    # These only count for the registers that they overwrite.
-    "immediate": (0x1C000000, 0x10000000, (_RD,)),
-    "register": (0x0E000000, 0x0A000000, (_RD,)),
-    "vector": (0x0E000000, 0x0E000000, (_RD,)),
-    "system": (0xFFE00000, 0xD5200000, (_RD,)),
-    "access": (0x0E000000, 0x08000000, (_RD,)),
-    "exclusive": (0x3F000000, 0x08000000, (_RD, _RT2, _RS)),
-    "access_pair": (0x3E000000, 0x28000000, (_RD, _RT2)),
-    "access_indexed": (0x3B200400, 0x38000400, (_RD, _RN)),
-    "access_pair_indexed": (0x3A800000, 0x28800000, (_RD, _RT2, _RN)),
-    "access_structure": (0xBE800000, 0x0C800000, (_RN,)),
-    "access_authenticated": (0xFF200400, 0xF8200400, (_RD, _RN)),
-    "access_tag": (0xFF200000, 0xD9200000, (_RD, _RN)),
-    # These are followed.
-    "adrp": (0x9F000000, 0x90000000, ()),
-    "adr": (0x9F000000, 0x10000000, ()),
-    "add": (0xFF800000, 0x91000000, ()),
-    "mov": (0xFFE0FFE0, 0xAA0003E0, ()),
-    "str": (0xFFC00000, 0xF9000000, ()),
-    "str_unscaled": (0xFFE00C00, 0xF8000000, ()),
-    "str_post": (0xFFE00C00, 0xF8000400, (_RN,)),
-    "str_pre": (0xFFE00C00, 0xF8000C00, (_RN,)),
-    "stp": (0xFFC00000, 0xA9000000, ()),
-    "stp_post": (0xFFC00000, 0xA8800000, (_RN,)),
-    "stp_pre": (0xFFC00000, 0xA9800000, (_RN,)),
-    "bl": (0xFC000000, 0x94000000, ()),
-    "blr": (0xFFFFFC1F, 0xD63F0000, ()),
-}
+#: Arm A64 encodings: form -> mask, value, the fields of registers that become unknown.
+_FORMS: dict[str, tuple[int, int, list[int]]] = load_shipped(Path(__file__).with_name("arm64_forms.yaml"))
 _NAMES = ("", *_FORMS)
 
 
