@@ -397,34 +397,31 @@ def _check_digits(node: Any) -> None:
         raise _too_long(node.start_mark.line + 1)
 
 
-def _check_aliases(root: Any) -> None:
-    """Refuse aliases that, written out, make a document too large or too deep, or that contain themselves."""
-    #: of each collection, by its identity, the nodes and the levels in it; None: it is being counted
-    counted: dict[int, tuple[int, int] | None] = {}
-    waiting = [root]
-    while waiting:
-        node = waiting[-1]
-        children = [child for child in _children(node) if not isinstance(child.value, str)]
-        if id(node) not in counted:
-            counted[id(node)] = None
-            for child in children:
-                if id(child) not in counted:
-                    waiting.append(child)
-                elif counted[id(child)] is None:
-                    message = "an alias refers to a node that contains it"
-                    raise DocumentError(message, line=child.start_mark.line + 1)
-            continue
-        waiting.pop()
-        if counted[id(node)] is not None:
-            continue
-        below = [counted[id(child)] or (1, 1) for child in children]
-        nodes = 1 + len(_children(node)) + sum(size for size, _ in below)
-        depth = 1 + max((levels for _, levels in below), default=0)
-        if nodes > NODES:
-            raise _too_many()
-        if depth > DEPTH:
-            raise _too_deep()
-        counted[id(node)] = nodes, depth
+def _check_aliases(
+    node: Any, above: frozenset[int] = frozenset(), counted: dict[int, tuple[int, int]] | None = None
+) -> tuple[int, int]:
+    """Refuse aliases that, written out, make a document too large or too deep, or that contain themselves.
+
+    Args:
+        node: a node of the document.
+        above: the identities of the nodes that contain it.
+        counted: by the identity of a collection, the nodes and the levels in it.
+    """
+    counted = {} if counted is None else counted
+    if id(node) in above:
+        raise DocumentError("an alias refers to a node that contains it", line=node.start_mark.line + 1)
+    if len(above) > DEPTH:
+        raise _too_deep()
+    if id(node) not in counted:
+        inside = above | {id(node)}
+        below = [_check_aliases(child, inside, counted) for child in _children(node)]
+        counted[id(node)] = 1 + sum(size for size, _ in below), 1 + max((levels for _, levels in below), default=0)
+    nodes, depth = counted[id(node)]
+    if nodes > NODES:
+        raise _too_many()
+    if len(above) + depth > DEPTH + 1:
+        raise _too_deep()
+    return nodes, depth
 
 
 def _children(node: Any) -> list[Any]:

@@ -28,26 +28,20 @@ def plural(number: int, noun: str) -> str:
 
 def filesize(number: int) -> str:
     """Return a size with its unit: ``512 bytes``, ``1.5 KiB``, ``3.0 GiB``."""
-    if number < 1024:
-        return plural(number, "byte")
-    size = float(number)
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if size < 1023.95:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:.1f} TiB"
+    return _scaled(number, plural(number, "byte"), 1024, ("KiB", "MiB", "GiB", "TiB"))
 
 
 def flop_count(number: int) -> str:
     """Return a number of floating-point operations with its unit: ``512 FLOP``, ``3.6 GFLOP``."""
-    if number < 1000:
-        return f"{number} FLOP"
-    size = float(number)
-    for unit in ("k", "M", "G", "T"):
-        size /= 1000
-        if size < 999.95:
-            return f"{size:.1f} {unit}FLOP"
-    return f"{size / 1000:.1f} PFLOP"
+    return _scaled(number, f"{number} FLOP", 1000, ("kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"))
+
+
+def _scaled(number: int, plain: str, base: int, units: Sequence[str]) -> str:
+    """Return a number with the first unit that leaves less than the base before the point; the plain text below it."""
+    if number < base:
+        return plain
+    power = next((each for each in range(1, len(units)) if number / base**each < base - 0.05), len(units))
+    return f"{number / base**power:.1f} {units[power - 1]}"
 
 
 def duration(low: float, high: float) -> str:

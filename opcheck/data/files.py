@@ -147,7 +147,7 @@ def _problem_of(rows: Sequence[Entry], order: Mapping[str, int], values: Abstrac
         if line not in order:
             return f"unknown release: {line!r}"
         if value is not None and value.partition(":")[0] not in values:
-            return f"unknown value: {value}"
+            return f"unknown value: {value!r}"
     places = [order[line] for line, _ in rows]
     return "entries out of the order of the releases" if places != sorted(set(places)) else ""
 

@@ -25,6 +25,7 @@ import contextlib
 import io
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -110,46 +111,33 @@ class Silencers:
 
     def __init__(self, comments: Iterable[Comment]) -> None:
         self.comments = tuple(comments)
-        #: the places of comments by their line, and those lines in order
-        self._by_line: dict[int, list[int]] = {}
-        #: the places of comments by their statement, and the statements by line
-        self._statements: dict[_Lines, list[int]] = {}
-        self._around: dict[int, list[_Lines]] = {}
+        #: by a line, or by a statement, and a code: the first comment there
+        self._first: dict[tuple[int | _Lines, str], int] = {}
+        #: the statements with comments by their lines
+        self._around: defaultdict[int, list[_Lines]] = defaultdict(list)
+        for statement in dict.fromkeys((each.first, each.last) for each in self.comments):
+            for line in range(statement[0], statement[1] + 1):
+                self._around[line].append(statement)
         for number, comment in enumerate(self.comments):
-            self._by_line.setdefault(comment.line, []).append(number)
-            statement = (comment.first, comment.last)
-            if statement not in self._statements:
-                self._statements[statement] = []
-                for line in range(comment.first, comment.last + 1):
-                    self._around.setdefault(line, []).append(statement)
-            self._statements[statement].append(number)
-        #: by statement and code, the first comment; found once, since a statement may have all comments
-        self._first = {
-            (statement, code): number
-            for statement, numbers in self._statements.items()
-            for number in reversed(numbers)
-            for code in self.comments[number].codes
-        }
-        self._in_order = sorted(self._by_line)
+            for code in comment.codes:
+                self._first.setdefault((comment.line, code), number)
+                self._first.setdefault(((comment.first, comment.last), code), number)
+        self._in_order = sorted({comment.line for comment in self.comments})
         self._used: set[tuple[int | _Lines, str]] = set()
 
     def find(self, code: str, first: int, last: int) -> Comment | None:
         """Return a comment in these lines, or in the statement that they begin in, that ignores the code."""
         below, end = bisect.bisect_left(self._in_order, first), bisect.bisect(self._in_order, last)
-        lines = self._in_order[below:end]
-        numbers = [n for line in lines for n in self._by_line[line] if code in self.comments[n].codes]
-        around = [each for each in self._around.get(first, ()) if (each, code) in self._first]
-        self._used.update((each, code) for each in numbers)
-        self._used.update((each, code) for each in around)
-        found = [*numbers, *(self._first[each, code] for each in around)]
-        return self.comments[min(found)] if found else None
+        places = (*self._in_order[below:end], *self._around.get(first, ()))
+        found = {(place, code) for place in places if (place, code) in self._first}
+        self._used |= found
+        return self.comments[min(map(self._first.__getitem__, found))] if found else None
 
     def list_unused(self, number: int) -> Iterator[str]:
-        """Return the codes of the comment with that number that have silenced nothing."""
+        """Yield the codes of the comment with that number that have silenced nothing."""
         comment = self.comments[number]
-        statement = (comment.first, comment.last)
         for code in comment.codes:
-            if not {(number, code), (statement, code)} & self._used:
+            if not {(comment.line, code), ((comment.first, comment.last), code)} & self._used:
                 yield code
 
 
@@ -219,9 +207,9 @@ class Ignores:
         return entry.expires is not None and entry.expires <= self._today
 
     def _split(self, finding: Finding, model: str) -> Iterator[Finding]:
-        by_reason: dict[str, list[GroupLocation | None]] = {}
+        by_reason: defaultdict[str, list[GroupLocation | None]] = defaultdict(list)
         for place in finding.locations or (None,):
-            by_reason.setdefault(self._why(finding, place, model), []).append(place)
+            by_reason[self._why(finding, place, model)].append(place)
         if len(by_reason) == 1:
             (why,) = by_reason
             yield replace(finding, ignored=why) if why else finding
@@ -239,11 +227,8 @@ class Ignores:
 
     def _why(self, finding: Finding, place: GroupLocation | None, model: str) -> str:
         where = place.location if place else None
-        about: dict[str, Any] = {}
-        if where:
-            about = {"file": where.file, "line": where.line, "text": where.text}
-        reason = self.reason(finding.rule, op=finding.op, model=model, **about)
-        return reason or ""
+        about: dict[str, Any] = {"file": where.file, "line": where.line, "text": where.text} if where else {}
+        return self.reason(finding.rule, op=finding.op, model=model, **about) or ""
 
     def _comments_of(self, file: str) -> Silencers | None:
         if file not in self._files:
