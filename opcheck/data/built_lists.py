@@ -78,14 +78,9 @@ def build_lists(wheel: Path) -> BuiltLists:
                 hint=f"name it: --torch {release.line}",
             )
         older = [each for each in shipped.releases if each.version <= release.version]
-        about = BuiltLists(
-            torch=release.torch,
-            line=release.line,
-            wheel=wheel.name,
-            sha256=release.sha256,
-            base=shipped.digest,
-            carried=max(older or shipped.releases[:1], key=lambda each: each.version).torch,
-        )
+        carried = max(older or shipped.releases[:1], key=lambda each: each.version).torch
+        built = {**msgspec.to_builtins(release), "wheel": wheel.name, "base": shipped.digest, "carried": carried}
+        about = msgspec.convert(built, BuiltLists)
         write_text(lists / _ABOUT, msgspec.json.encode(about).decode())
         final = kept / release.torch
         if final.exists():

@@ -91,23 +91,20 @@ class MpsVariables(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
             UsageError: not a version.
         """
         version = Version.parse(line)
-        if name in self.invented:
-            text = f"no release of PyTorch reads {name}. {self.invented[name].instead}"
-            return Explanation(name=name, status="invented", text=text)
         variable = self.variables.get(name)
-        if variable is None:
-            text = f"opcheck does not know {name}"
-            if NAME.fullmatch(name):
-                text += f"; torch {version} does not read it, according to its wheel"
-            return Explanation(name=name, status="unknown", text=text)
-        if version in variable.torch:
-            return Explanation(name=name, status="read", text=variable.meaning, variable=variable)
-        since = variable.torch.since
-        if since is not None and version < since:
-            text = f"torch {version} does not read {name}: it came with {since}"
-            return Explanation(name=name, status="later", text=text, variable=variable)
-        text = f"torch {version} no longer reads {name}: it went with {variable.torch.until}"
-        return Explanation(name=name, status="earlier", text=text, variable=variable)
+        status: VariableStatus = "unknown"
+        text = f"opcheck does not know {name}"
+        if name in self.invented:
+            status, text = "invented", f"no release of PyTorch reads {name}. {self.invented[name].instead}"
+        elif variable is None and NAME.fullmatch(name):
+            text += f"; torch {version} does not read it, according to its wheel"
+        elif variable is not None and version in variable.torch:
+            status, text = "read", variable.meaning
+        elif variable is not None and variable.torch.since and version < variable.torch.since:
+            status, text = "later", f"torch {version} does not read {name}: it came with {variable.torch.since}"
+        elif variable is not None:
+            status, text = "earlier", f"torch {version} no longer reads {name}: it went with {variable.torch.until}"
+        return Explanation(name=name, status=status, text=text, variable=variable)
 
 
 def number(text: str) -> float | None:

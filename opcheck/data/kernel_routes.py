@@ -35,11 +35,10 @@ KINDS: tuple[RouteKind, ...] = ("graph", "metal", "mps", "copy", "cpu")
 VIEW, CALLS, UNKNOWN = "view", "calls", "unknown"
 #: Operators that make, view or copy memory for the kernel that calls them: they do not decide its route.
 _BOOKKEEPING = re.compile(
-    r"as_strided|clone|contiguous|copy_|detach|empty|empty_like|empty_strided|expand|expand_as|fill_|"
-    r"flatten|item|m[HT]|movedim|narrow|permute|reshape|resize_|resize_as_|resolve_conj|"
-    r"result_type|scalar_tensor|select|set_|"
-    r"slice|split|squeeze|squeeze_|t|to|transpose|transpose_|unsqueeze|unsqueeze_|view|view_as|zero_|zeros|"
-    r"zeros_like|_to_copy|_local_scalar_dense|(?:sparse|dense)_dim|can_cast"
+    r"as_strided|clone|contiguous|copy_|detach|empty(?:_like|_strided)?|expand(?:_as)?|fill_|flatten|item|m[HT]|movedim|"
+    r"narrow|permute|reshape|resize_(?:as_)?|resolve_conj|result_type|scalar_tensor|select|set_|slice|split|"
+    r"(?:un)?squeeze_?|t|to|transpose_?|view(?:_as)?|zero_|zeros(?:_like)?|_to_copy|_local_scalar_dense|"
+    r"(?:sparse|dense)_dim|can_cast"
 )
 #: What a copy between tensors on MPS comes to (aten/src/ATen/native/Copy.cpp, copy_impl).
 _COPY = "aten::_copy_from"

@@ -73,16 +73,11 @@ class MacList(Record, frozen=True, kw_only=True, forbid_unknown_fields=True, dic
     def sized(self) -> tuple[Mac, ...]:
         """The Macs, each working set with its largest buffer."""
         share = self.buffer
-        return tuple(
-            replace(
-                mac,
-                working_sets=tuple(
-                    replace(each, buffer=each.nbytes * share.numerator // share.denominator)
-                    for each in mac.working_sets
-                ),
-            )
-            for mac in self.macs
-        )
+
+        def with_buffer(each: WorkingSet) -> WorkingSet:
+            return replace(each, buffer=each.nbytes * share.numerator // share.denominator)
+
+        return tuple(replace(mac, working_sets=tuple(map(with_buffer, mac.working_sets))) for mac in self.macs)
 
 
 def _check(document: Document, content: MacList) -> None:
@@ -151,7 +146,8 @@ def find_macs(text: str) -> tuple[NamedMac, ...]:
     """
     sold = MACS.load().chips.memory
     if text.strip().lower() == ALL_MACS:
-        return tuple(sorted((NamedMac(c, m) for c, sizes in sold.items() for m in sizes), key=_order))
+        every = (NamedMac(chip, memory) for chip, sizes in sold.items() for memory in sizes)
+        return tuple(sorted(every, key=lambda mac: (mac.memory, mac.chip)))
     rest = " ".join(_PRODUCT.sub(" ", text).split())
     chip, rest = _take(_CHIP, rest)
     size, rest = _take(_SIZE, rest)
@@ -159,20 +155,13 @@ def find_macs(text: str) -> tuple[NamedMac, ...]:
         raise _unknown(text, f"write a chip, a memory or both, or {ALL_MACS}: {', '.join(sold)}")
     name = " ".join(part.title() for part in (f"M{chip[0]}", chip[1]) if part) if chip else ""
     memory = int(size[0]) if size else 0
-    if not name:
-        if not memory:
-            raise _unknown(text, "the memory of a Mac is at least 1 GB")
-        return (NamedMac("", memory),)
-    if name not in sold:
+    if not (name or memory):
+        raise _unknown(text, "the memory of a Mac is at least 1 GB")
+    if name and name not in sold:
         raise _unknown(text, f"the chips are {', '.join(sold)}")
-    if memory and memory not in sold[name]:
-        sizes = ", ".join(map(str, sold[name]))
-        raise _unknown(text, f"the {name} is sold with {sizes} GB")
+    if name and memory and memory not in sold[name]:
+        raise _unknown(text, f"the {name} is sold with {', '.join(map(str, sold[name]))} GB")
     return tuple(NamedMac(name, each) for each in ((memory,) if memory else sold[name]))
-
-
-def _order(mac: NamedMac) -> tuple[int, str]:
-    return mac.memory, mac.chip
 
 
 def _take(pattern: re.Pattern[str], text: str) -> tuple[tuple[str, ...], str]:
@@ -212,10 +201,9 @@ class MacOptions(Record, frozen=True, kw_only=True):
         Raises:
             UsageError: no Mac has the name, or its memory is another one.
         """
-        named = find_macs(self.mac) if self.mac else ()
-        if not (named and self.memory):
-            return named or ((NamedMac("", self.memory),) if self.memory else ())
-        both = tuple(mac for mac in named if mac.memory == self.memory)
+        if not self.mac:
+            return (NamedMac("", self.memory),) if self.memory else ()
+        both = tuple(mac for mac in find_macs(self.mac) if self.memory in {None, 0, mac.memory})
         if not both:
             raise UsageError(
                 f"--memory {self.memory} is not the memory of {self.mac}",

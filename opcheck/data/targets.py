@@ -69,12 +69,8 @@ def target(torch: str | None, macos: str | None, lists: OpLists, *, fallback: bo
         UnknownTargetError: no list for that release, no such macOS, or the release does not start on it.
     """
     release = release_of(torch, lists)
-    return Target(
-        torch=release.version,
-        macos=macos_of(macos, release),
-        cpu_fallback=fallback,
-        newer_torch=newer_torch(torch, lists),
-    )
+    system, newer = macos_of(macos, release), newer_torch(torch, lists)
+    return Target(torch=release.version, macos=system, cpu_fallback=fallback, newer_torch=newer)
 
 
 def beyond(torch: str | None, macos: str | None, lists: OpLists) -> str:
@@ -267,19 +263,14 @@ def _select_versions(
 ) -> tuple[Version, ...]:
     versions: set[Version] = set()
     for text in (texts,) if isinstance(texts, str) else texts:
-        versions |= _find_named(text, what, known, single)
+        try:
+            versions |= _versions(text.strip().lower(), what, known, single)
+        except OpcheckError as error:
+            error.context = "; ".join(filter(None, (f"{what} {brief(text)}", error.context)))
+            raise
     if not versions:
         raise UsageError(f"no {what} version is named", context=f"{what} {texts!r}", hint=_FORMS)
     return tuple(sorted(versions))
-
-
-def _find_named(text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]) -> set[Version]:
-    """Return the versions that a text names; an error quotes the text."""
-    try:
-        return _versions(text.strip().lower(), what, known, single)
-    except OpcheckError as error:
-        error.context = "; ".join(filter(None, (f"{what} {brief(text)}", error.context)))
-        raise
 
 
 def _versions(text: str, what: str, known: tuple[Version, ...], single: Callable[[str], Version]) -> set[Version]:

@@ -32,6 +32,8 @@ REMOVED_FUNCTIONS: dict[str, str] = {
     for place in ("torch", "Tensor", "torch.Tensor")
 }
 
+#: Other spellings of the same places, applied in turn: a pattern at the beginning of a name, and what it becomes.
+SPELLINGS: list[tuple[str, str]] = _TABLE["spellings"]
 MODULES: dict[str, str] = _TABLE["modules"]
 RENAMED: dict[str, str] = _TABLE["renamed"]
 LIBRARY_CALLS: dict[str, str] = _TABLE["library_calls"]

@@ -12,6 +12,7 @@ compared with all names without regard to case, spaces, hyphens and underscores.
 import difflib
 import functools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
@@ -28,17 +29,6 @@ from opcheck.lookup.operator_facts import api_overloads
 _NAMESPACED = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 _PYTHON = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
-#: Other spellings of the same places, applied in turn.
-_SPELLINGS = (
-    (re.compile(r"torch\.ops\.aten\."), "aten."),
-    (re.compile(r"torch\.ops\.(\w+)\."), r"\1::"),
-    (re.compile(r"torch\.functional\."), ""),
-    (re.compile(r"torch\."), ""),
-    (re.compile(r"(F|functional|nn\.functional\.F)\."), "nn.functional."),
-    (re.compile(r"tensor\."), "Tensor."),
-    (re.compile(r"nn\.modules\.(\w+\.)?(?=[A-Z])"), "nn."),
-    (re.compile(r"optim\.\w+\.(?=[A-Z])"), "optim."),
-)
 #: A name of an extension library's Python: torchvision.ops.boxes.nms, torchaudio.functional.lfilter.
 _OF_LIBRARY = re.compile(rf"(?P<library>{'|'.join(LIBRARIES)})\.(?:\w+\.)*(?P<function>\w+)")
 
@@ -71,8 +61,8 @@ def resolve(text: str, lists: OpLists) -> Query:
     asked = _CALL.sub("", text.strip())
     bases = _bases(lists)
     name = asked
-    for pattern, instead in _SPELLINGS:
-        name = pattern.sub(instead, name, count=1) if pattern.match(name) else name
+    for pattern, instead in words.SPELLINGS:
+        name = re.sub(rf"\A(?:{pattern})", instead, name)
     owner, _, method = name.rpartition(".")
     if (library := words.FOREIGN.get(name.partition(".")[0])) and owner:
         raise _foreign_error(asked, name, library, lists)
@@ -80,13 +70,10 @@ def resolve(text: str, lists: OpLists) -> Query:
     for called in (name, f"Tensor.{method}") if is_method else (name,):
         if called in words.WITHOUT_OPERATORS:
             why, next_step = words.WITHOUT_OPERATORS[called]
-            raise UsageError(f"{asked}: {why}", context=f"operator {asked}", hint=next_step)
-    if asked in words.REMOVED_FUNCTIONS:
-        raise UsageError(
-            f"{asked}: torch has removed it; the call raises on every device",
-            context=f"operator {asked}",
-            hint=f"write {words.REMOVED_FUNCTIONS[asked]}; opcheck op {words.REMOVED_FUNCTIONS[asked]}",
-        )
+            raise _error(asked, f"{asked}: {why}", next_step)
+    if replacement := words.REMOVED_FUNCTIONS.get(asked):
+        message = f"{asked}: torch has removed it; the call raises on every device"
+        raise _error(asked, message, f"write {replacement}; opcheck op {replacement}")
     if match := _OF_LIBRARY.fullmatch(name):
         name = _library_operator(asked, match["library"], match["function"], lists)
     query = _exact(name, bases)
@@ -94,17 +81,18 @@ def resolve(text: str, lists: OpLists) -> Query:
         _refuse_other_things(asked, name)
         query = _by_word(name, lists, bases) or _by_mode(asked, name, lists, bases)
     if query is None:
-        near = _find_similar(name, lists)
-        raise UsageError(
-            f"no release in the lists has an operator {asked!r}",
-            context=f"operator {asked}",
-            hint=f"did you mean {', '.join(near)}?" if near else "opcheck matrix -f csv lists all of them",
-        )
+        near = ", ".join(_find_similar(name, lists))
+        hint = f"did you mean {near}?" if near else "opcheck matrix -f csv lists all of them"
+        raise _error(asked, f"no release in the lists has an operator {asked!r}", hint)
     if mode := _MODE.search(text):
         of_mode = _by_mode(asked, f"{name} {mode[1]}", lists, bases)
         query, asked = (of_mode, f"{asked} {mode[1]}") if of_mode else (query, asked)
     fixed = words.FIXED_DTYPES.get(method, "") if is_method or owner in {"", "Tensor"} else ""
     return replace(query, asked=asked, dtype=fixed)
+
+
+def _error(asked: str, message: str, hint: str) -> UsageError:
+    return UsageError(message, context=f"operator {asked}", hint=hint)
 
 
 #: The arguments of a call that a user copied along with the name, and the mode among them.
@@ -126,11 +114,8 @@ def _foreign_error(asked: str, name: str, library: str, lists: OpLists) -> Usage
         resolve(same, lists)
     except UsageError:
         same = ""
-    return UsageError(
-        f"{asked} is a function of {library}, not an operator of torch",
-        context=f"operator {asked}",
-        hint=f"opcheck op {same}" if same else "opcheck run FILE.py runs a program that calls it",
-    )
+    hint = f"opcheck op {same}" if same else "opcheck run FILE.py runs a program that calls it"
+    return _error(asked, f"{asked} is a function of {library}, not an operator of torch", hint)
 
 
 def modes_of(function: str, lists: OpLists) -> dict[str, tuple[str, ...]]:
@@ -158,8 +143,7 @@ def _by_mode(asked: str, name: str, lists: OpLists, bases: Mapping[str, tuple[st
     if not modes:
         return None
     if mode not in modes:
-        known = f"its modes: {', '.join(modes)}"
-        raise UsageError(f"{head} has no mode {mode!r}", context=f"operator {asked}", hint=known)
+        raise _error(asked, f"{head} has no mode {mode!r}", f"its modes: {', '.join(modes)}")
     main = next((op for op in modes[mode] if "2d" in op), modes[mode][0])
     return Query(asked=name, kind="python", main=main, overloads=modes[mode])
 
@@ -176,11 +160,9 @@ def _library_operator(asked: str, library: str, function: str, lists: OpLists) -
     matching = (name for name in operators if words.key(name.partition("::")[2]) == spelled)
     meant = known or next(matching, "")
     if not meant:
-        raise UsageError(
-            f"{asked}: {library} has no operator of that name; what its Python code calls is not recorded",
-            context=f"operator {asked}",
-            hint=f"opcheck run FILE.py judges a program that calls it; operators: {', '.join(operators)}",
-        )
+        message = f"{asked}: {library} has no operator of that name; what its Python code calls is not recorded"
+        hint = f"opcheck run FILE.py judges a program that calls it; operators: {', '.join(operators)}"
+        raise _error(asked, message, hint)
     return meant
 
 
@@ -225,11 +207,8 @@ def _find_namespaced(asked: str, bases: Mapping[str, tuple[str, ...]]) -> Query 
         return None
     if overload and asked not in members:
         known = ", ".join(op.partition(".")[2] or "(none)" for op in members)
-        raise UsageError(
-            f"{base} has no overload {overload!r} in any release of the lists",
-            context=f"operator {asked}",
-            hint=f"its overloads: {known}",
-        )
+        message = f"{base} has no overload {overload!r} in any release of the lists"
+        raise _error(asked, message, f"its overloads: {known}")
     if overload:
         return Query(asked=asked, kind="overload", main=asked, overloads=(asked,))
     return Query(asked=asked, kind="operator", main=usual(members), overloads=members)
@@ -310,23 +289,19 @@ def usual(overloads: Iterable[str]) -> str:
         base, _, overload = op.partition(".")
         order = _USUAL_OF_LISTS if base.startswith("aten::_foreach_") else _USUAL
         place = order.index(overload) if overload in order else len(order)
-        return words.USUAL_OVERLOADS.get(base) != overload, writes_out(op), place, op
+        # torchgen's names of overloads show those with out= and those that take names.
+        is_other = overload.endswith("out") or "names" in overload or "imname" in overload
+        return words.USUAL_OVERLOADS.get(base) != overload, is_other, place, op
 
     return min(overloads, key=rank)
-
-
-def writes_out(op: str) -> bool:
-    """Return whether the overload is an ``out=`` variant or takes names; torchgen's names of overloads show it."""
-    overload = op.partition(".")[2]
-    return overload.endswith("out") or "names" in overload or "imname" in overload
 
 
 @functools.lru_cache(8)
 def _bases(lists: OpLists) -> Mapping[str, tuple[str, ...]]:
     """Return every operator that some release has, with its overloads over all releases."""
-    members: dict[str, list[str]] = {}
+    members: defaultdict[str, list[str]] = defaultdict(list)
     for op in lists.names():
-        members.setdefault(op.partition(".")[0], []).append(op)
+        members[op.partition(".")[0]].append(op)
     return {base: tuple(sorted(ops)) for base, ops in members.items()}
 
 
@@ -339,9 +314,7 @@ def _refuse_other_things(asked: str, name: str) -> None:
     dtype = DTYPE_ALIASES.get(name, name)
     for pattern, message, hint in words.OTHER_THINGS:
         if pattern.fullmatch(name):
-            raise UsageError(
-                message.format(asked, name=dtype), context=f"operator {asked}", hint=hint.format(asked, name=dtype)
-            )
+            raise _error(asked, message.format(asked, name=dtype), hint.format(asked, name=dtype))
 
 
 def _find_similar(name: str, lists: OpLists) -> list[str]:
