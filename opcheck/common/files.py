@@ -58,19 +58,22 @@ def write_text(path: Path, text: str) -> None:
     """
     # Half a character, as in a file's name that is no UTF-8, as the six characters of its number.
     content = text.encode("utf-8", "backslashreplace")
-    try:
+    with _explain_writing(path, "name a file in a directory that exists and that you may write to"):
         if _is_device(path):
             # Renaming over /dev/null would leave a file there.
             _write_to_device(path, content)
             return
         with open_replacement(path) as file:
             file.write(content)
+
+
+@contextlib.contextmanager
+def _explain_writing(path: Path, otherwise: str) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
-        raise UsageError(
-            f"cannot write the file: {getattr(error, 'strerror', None) or error}",
-            context=str(path),
-            hint=hint_of(error, "name a file in a directory that exists and that you may write to"),
-        ) from error
+        message = f"cannot write the file: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(message, context=str(path), hint=hint_of(error, otherwise)) from error
 
 
 def hint_of(error: Exception, otherwise: str) -> str:
@@ -90,7 +93,7 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
     Raises:
         UsageError: it has changed since, it is read-only, or it cannot be written; it stays as it is.
     """
-    try:
+    with _explain_writing(path, "make the file and its directory writable, or leave it out with --exclude"):
         status = None
         if before or os.path.lexists(path):
             status = path.stat()
@@ -101,12 +104,6 @@ def rewrite(path: Path, before: bytes, after: bytes) -> None:
             raise PermissionError(errno.EACCES, "it is read-only")
         with open_replacement(path, status) as file:
             file.write(after)
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot write the file: {getattr(error, 'strerror', None) or error}",
-            context=str(path),
-            hint=hint_of(error, "make the file and its directory writable, or leave it out with --exclude"),
-        ) from error
 
 
 @contextlib.contextmanager

@@ -59,20 +59,20 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the version lies in the span."""
         return (self.since is None or self.since <= version) and (self.until is None or version < self.until)
 
+    def shared_with(self, span: Span) -> Span:
+        """Return the span of the versions that lie in both; it is empty where there are none."""
+        since = max((each.since for each in (self, span) if each.since), default=None)
+        until = min((each.until for each in (self, span) if each.until), default=None)
+        return Span(since=since, until=until)
+
     def overlaps(self, span: Span) -> bool:
         """Return whether some version could lie in both spans."""
-        return _starts_before_end(self, span) and _starts_before_end(span, self)
+        return not self.shared_with(span).empty
 
     @property
     def empty(self) -> bool:
         """Return whether no version can lie in the span."""
         return self.since is not None and self.until is not None and self.since >= self.until
-
-
-def _starts_before_end(first: Span, second: Span) -> bool:
-    if first.empty or second.empty:
-        return False
-    return first.since is None or second.until is None or first.since < second.until
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,10 +92,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def beyond(self) -> str:
         """What of the target is newer than the op lists, and what it is judged as; empty where nothing is."""
-        torch = (
-            f"torch {self.newer_torch} is newer than the op lists: judged as {self.torch}" if self.newer_torch else ""
-        )
-        return "; ".join(filter(None, (torch, macos_note(self.macos))))
+        torch = f"torch {self.newer_torch} is newer than the op lists: judged as {self.torch}"
+        return "; ".join(filter(None, (torch if self.newer_torch else "", macos_note(self.macos))))
 
 
 def target_text(torch: object, macos: object, beyond: str, *, cpu_fallback: bool) -> str:
@@ -127,7 +125,7 @@ def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
         return version
     if known and version > max(known):
         return max(known)
-    nearest = sorted(known, key=lambda line: _distance(line, version))[:3]
+    nearest = sorted(known, key=lambda line: (abs(line.major - version.major), abs(line.minor - version.minor)))[:3]
     names = ", ".join(str(line) for line in sorted(nearest))
     raise UnknownTargetError(
         f"there is no op list for torch {text}",
@@ -161,7 +159,3 @@ def parse_macos(text: str, minimum: Version, torch: Version) -> Version:
             hint=f"audit macOS {minimum} or newer, or an older torch",
         )
     return version
-
-
-def _distance(line: Version, version: Version) -> tuple[int, int]:
-    return (abs(line.major - version.major), abs(line.minor - version.minor))

@@ -89,13 +89,6 @@ def _iterable(value: Any) -> Any:
     return value
 
 
-def _range(*bounds: int) -> range:
-    numbers = range(*bounds)
-    if len(numbers) > _LIMIT:
-        raise _CannotTellError
-    return numbers
-
-
 def _number(value: Any) -> Any:
     is_large = isinstance(value, int) and value.bit_length() > _BITS
     if is_large or not isinstance(value, (int, float)):
@@ -103,11 +96,9 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    def choose_extreme(*values: Any) -> Any:
-        return choose(_list_bounded(values[0]) if len(values) == 1 else list(values))
-
-    return choose_extreme
+def _spread(values: tuple[Any, ...]) -> list[Any]:
+    """Return the arguments of max and min: one iterable, or several values."""
+    return _list_bounded(values[0]) if len(values) == 1 else list(values)
 
 
 def _product(values: Any) -> Any:
@@ -122,12 +113,12 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "any": lambda values: any(_list_bounded(values)),
     "all": lambda values: all(_list_bounded(values)),
     "len": lambda values: len(_iterable(values)),
-    "max": _extreme(max),
-    "min": _extreme(min),
+    "max": lambda *values: max(_spread(values)),
+    "min": lambda *values: min(_spread(values)),
     "sum": lambda values: sum(map(_number, _list_bounded(values))),
     "abs": lambda value: abs(_number(value)),
     "prod": _product,
-    "range": _range,
+    "range": lambda *bounds: _list_bounded(range(*bounds)),
     "zip": lambda *values: [tuple(row) for row in zip(*map(_list_bounded, values), strict=False)],
 }
 

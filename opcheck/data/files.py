@@ -11,7 +11,7 @@ import msgspec
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data.history import SCHEMA, Entry, History
+from opcheck.data.history import SCHEMA, Entry, History, dump, with_column
 from opcheck.data.strict_yaml import Document, read_as
 
 _HINT = "restore the file, or rebuild it: opcheck lists build RELEASE"
@@ -139,6 +139,25 @@ def read_history(path: Path, lines: Sequence[str], values: AbstractSet[str]) -> 
             at = _first_row(row.lstrip().startswith(start) for row in raw.splitlines())
             _fail(problem, f"{path}{at} operators.{name}")
     return history, raw
+
+
+def add_column(
+    path: Path, lines: Sequence[str], values: AbstractSet[str], line: str, column: Mapping[str, str], *names: str
+) -> str:
+    """Return the text of a history file with the values of a release added, or of a new file.
+
+    Args:
+        path: the file.
+        lines: the release lines that it covers, in order; none: there is no file yet.
+        values: as of ``read_history``.
+        line: the release line of the column.
+        column: its value for every overload that exists in it.
+        names: the namespace and the key of the file.
+    """
+    old = read_history(path, lines, values)[0].operators if lines else {}
+    namespace, key = names
+    operators = with_column(old, lines, line, column)
+    return dump(History(schema=SCHEMA, namespace=namespace, key=key, operators=operators))
 
 
 def _problem_of(rows: Sequence[Entry], order: Mapping[str, int], values: AbstractSet[str]) -> str:

@@ -437,16 +437,11 @@ def _pair_problems(check: str, first: Written, second: Written) -> Iterator[Excu
         for own, others in ((statement.ops, counterpart.ops), (counterpart.ops, statement.ops)):
             shared += sorted(op for op in own if op != "*" and _names_operator(others, op))
     verb = "duplicates" if check == "overlap" else "contradicts"
-    place = f"{first.place.file}:{first.place.line}"
+    place, span = f"{first.place.file}:{first.place.line}", statement.torch.shared_with(counterpart.torch)
+    lines = f"{span.since or 'the first'} to {span.until or 'the newest'}"
     for op in shared:
-        message = f"{verb} {statement.id} ({place}) on {op}, torch {_common(statement.torch, counterpart.torch)}"
+        message = f"{verb} {statement.id} ({place}) on {op}, torch {lines}"
         yield Excusable(check, tuple(sorted((statement.id, counterpart.id))), op, _problem_at(second, "", message))
-
-
-def _common(first: Span, second: Span) -> str:
-    since = max((span.since for span in (first, second) if span.since), default=None)
-    until = min((span.until for span in (first, second) if span.until), default=None)
-    return f"{since or 'the first'} to {until or 'the newest'}"
 
 
 def _excuse(excusable: list[Excusable], directory: Path) -> list[FileProblem]:

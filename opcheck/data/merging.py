@@ -16,10 +16,7 @@ from opcheck.data.strict_yaml import read
 
 #: The file that proposals go to, by their sort, until a person files them by area.
 FILE = "observed.yaml"
-_HEADS = {
-    "limitations": "# Limitations that were observed on a Mac and not yet filed by area.\n",
-    "advisories": "# Advisories that were observed on a Mac and not yet filed by area.\n",
-}
+_HEAD = "# {sort} that were observed on a Mac and not yet filed by area.\nschema: 1\n{key}:"
 
 
 class Merge(NamedTuple):
@@ -92,7 +89,7 @@ def _join_entries(before: str, proposal: str, key: str) -> str:
         # These files have two spaces before a dash.
         entry_lines = [f"  {line}" if line else line for line in entry_lines]
     entries = "\n".join(entry_lines).strip("\n")
-    head = before.rstrip("\n") or f"{_HEADS[key]}schema: 1\n{key}:"
+    head = before.rstrip("\n") or _HEAD.format(sort=key.title(), key=key)
     return f"{head}\n{entries}\n"
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from opcheck.common.names import cpp_name
 from opcheck.common.versions import Span, Version
@@ -26,14 +27,13 @@ def not_implemented(op: str, torch: Version, commit: str) -> str:
         commit: the commit that the release was built from, as its text quotes it.
     """
     namespace = op.partition("::")[0]
-    text = next(
-        row["text"]
-        for row in _table()["not_implemented"]
-        if ("since" not in row or torch >= Version.parse(row["since"]))
-        and ("until" not in row or torch < Version.parse(row["until"]))
-        and row.get("namespace", namespace) == namespace
-    )
-    return str(text).format(op=op, commit=commit)
+    rows = _table()["not_implemented"]
+    row = next(row for row in rows if torch in _span(row) and row.get("namespace", namespace) == namespace)
+    return str(row["text"]).format(op=op, commit=commit)
+
+
+def _span(row: dict[str, str]) -> Span:
+    return Span(**{end: Version.parse(row[end]) for end in ("since", "until") if end in row})
 
 
 def fallback_warning(op: str) -> str:
@@ -42,24 +42,16 @@ def fallback_warning(op: str) -> str:
     A process prints it for its first fallback only, unless ``torch.set_warn_always(True)``.
     Python adds the place in MPSFallback.mm, which moves from release to release.
     """
-    return (
-        f"The operator '{op}' is not currently supported on the MPS backend "
-        "and will fall back to run on the CPU. This may have performance implications."
-    )
+    return _text("fallback").format(op=op)
 
 
 def no_kernel_for(op: str, backend: str) -> str:
     """Return the first sentence of the dispatcher's error for a backend without a kernel or fallback."""
-    return f"Could not run '{op}' with arguments from the '{backend}' backend."
+    return _text("no_kernel").format(op=op, backend=backend)
 
 
 #: MPSAllocator.mm, ``format_size``: its own up to 2.7, c10's since (the strings of the wheels of 2.0 to 2.8).
-_UNITS = (
-    (Span(until=Version(2, 8)), (" bytes", " KB", " MB", " GB")),
-    (Span(since=Version(2, 8)), (" bytes", " KiB", " MiB", " GiB")),
-)
-
-
+_C10_UNITS = Version(2, 8)
 #: MPSAllocator.mm, ``init_buffer_pools``: without private pools from 2.12 on (the wheels of 2.11.0 and 2.12.1).
 _SHARED_POOLS = Version(2, 12)
 
@@ -74,14 +66,9 @@ def out_of_memory(torch: Version, *, allocated: int, other: int, allowed: int, t
         allowed: bytes that may be allocated in all.
         tried: bytes of the allocation that fails.
     """
-    pool = "shared" if torch >= _SHARED_POOLS else "private"
-    return (
-        f"MPS backend out of memory (MPS allocated: {_size(allocated, torch)}, other allocations: "
-        f"{_size(other, torch)}, max allowed: {_size(allowed, torch)}). Tried to allocate "
-        f"{_size(tried, torch)} on {pool} pool. "
-        "Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations "
-        "(may cause system failure)."
-    )
+    sizes = {"allocated": allocated, "other": other, "allowed": allowed, "tried": tried}
+    texts = {name: _size(size, torch) for name, size in sizes.items()}
+    return _text("out_of_memory").format(pool="shared" if torch >= _SHARED_POOLS else "private", **texts)
 
 
 def invalid_buffer_size(size: int, torch: Version) -> str:
@@ -90,9 +77,10 @@ def invalid_buffer_size(size: int, torch: Version) -> str:
 
 
 def _size(number: int, torch: Version) -> str:
-    units = next(names for span, names in _UNITS if torch in span)
     power = min(max(number.bit_length() - 1, 0) // 10, 3)
-    return f"{number / 1024**power:.2f}{units[power]}" if power else f"{number}{units[0]}"
+    if not power:
+        return f"{number} bytes"
+    return f"{number / 1024**power:.2f} {' KMG'[power]}{'iB' if torch >= _C10_UNITS else 'B'}"
 
 
 #: A field of a statement's text, for a value that PyTorch inserts.
@@ -132,9 +120,13 @@ def is_form_of(text: str, printed: str) -> bool:
 
 
 @functools.cache
-def _table() -> dict[str, list[dict[str, str]]]:
-    table: dict[str, list[dict[str, str]]] = load_shipped(Path(__file__).with_name("messages.yaml"))
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = load_shipped(Path(__file__).with_name("messages.yaml"))
     return table
+
+
+def _text(name: str) -> str:
+    return str(_table()["texts"][name])
 
 
 def remedy_for(kind: str, text: str) -> str:

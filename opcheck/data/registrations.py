@@ -10,13 +10,14 @@ import hashlib
 import os
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from opcheck.common.errors import OpListError
 from opcheck.common.memo import cached_method
 from opcheck.common.versions import Version
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
 from opcheck.data.history import column, expand
@@ -35,44 +36,17 @@ if TYPE_CHECKING:
 Status = Literal["native", "fallback", "unsupported", "unknown", "composite"]
 Kind = Literal["always", "env", "internal"]
 
+_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("registration_values.yaml"))
 #: The data files by their subject: a dispatch key, or the table of DispatchStubs.
-FILES: Mapping[str, str] = MappingProxyType(
-    {
-        "MPS": "registrations/aten.json",
-        "SparseMPS": "registrations/aten.SparseMPS.json",
-        "SparseCsrMPS": "registrations/aten.SparseCsrMPS.json",
-        "AutocastMPS": "registrations/aten.AutocastMPS.json",
-        "stubs": "registrations/stubs.json",
-    }
-)
-
-#: The outcome of a call for each value.  op_lists/README.md explains the values.
-_MEANING: Mapping[str, tuple[Status, Kind | None]] = MappingProxyType(
-    {
-        "kernel": ("native", None),
-        "python_kernel": ("native", None),
-        "cpu_fallback": ("fallback", "always"),
-        "cpu_only": ("fallback", "env"),
-        "error_stub": ("unsupported", None),
-        "missing_stub": ("unsupported", None),
-        "no_dense_kernel": ("unsupported", None),
-        "composite_implicit": ("composite", None),
-        "composite_explicit": ("composite", None),
-    }
-)
-_REGISTERED = frozenset({"kernel", "python_kernel", "cpu_fallback", "error_stub"})
+FILES: Mapping[str, str] = MappingProxyType(_TABLE["files"])
+#: The outcome of a call for each value.
+_MEANING: Mapping[str, tuple[Status, Kind | None]] = {name: tuple(row) for name, row in _TABLE["meaning"].items()}
+_REGISTERED = frozenset(_TABLE["registered"])
 #: Values that name another overload, whose value decides.
-_REFERENCES = frozenset({"out", "wrapper"})
-_POLICIES = frozenset({"lower_precision_fp", "fp32", "fp32_set_opt_dtype", "fp32_append_dtype", "promote"})
+_REFERENCES = frozenset(_TABLE["references"])
 #: The values that each file may contain; for "missing_stub:x", "out:x" and "wrapper:x" the first word.
 VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "MPS": frozenset(_MEANING) | _REFERENCES,
-        "SparseMPS": frozenset({"kernel"}),
-        "SparseCsrMPS": frozenset({"kernel"}),
-        "AutocastMPS": _POLICIES,
-        "stubs": frozenset({"kernel", "none"}),
-    }
+    {"MPS": frozenset(_MEANING) | _REFERENCES, **{key: frozenset(values) for key, values in _TABLE["values"].items()}}
 )
 
 

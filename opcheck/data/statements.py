@@ -8,9 +8,9 @@ at once, and ``scripts/compile_statements.py`` makes reading fast again.
 
 import functools
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -51,29 +51,11 @@ class CuratedStatements:
         self.by_id = {statement.id: statement for statement in self.all}
         self.arguments = arguments or {}
         self.fingerprint = fingerprint
-        self._exact: dict[str, list[Statement]] = {}
-        self._globs: list[tuple[str, Statement]] = []
-        for statement in self.all:
-            for name in statement.ops:
-                if name.endswith("*"):
-                    self._globs.append((name[:-1], statement))
-                else:
-                    self._exact.setdefault(name, []).append(statement)
-
-    @property
-    def limitations(self) -> tuple[Statement, ...]:
-        """The statements on calls that kernels refuse, leave to the CPU or narrow."""
-        return tuple(statement for statement in self.all if statement.sort == "limitation")
-
-    @property
-    def advisories(self) -> tuple[Statement, ...]:
-        """The statements on known silent wrong results and crashes."""
-        return tuple(statement for statement in self.all if statement.sort == "advisory")
-
-    @property
-    def digest(self) -> str:
-        """The first 12 hexadecimal digits of the SHA-256 over the YAML files."""
-        return self.fingerprint[:12]
+        pairs = [(name, statement) for statement in self.all for name in statement.ops]
+        self._globs = [(name[:-1], statement) for name, statement in pairs if name.endswith("*")]
+        self._exact: defaultdict[str, list[Statement]] = defaultdict(list)
+        for name, statement in pairs:
+            self._exact[name].append(statement)
 
     @cached_method
     def for_op(self, op: str, line: str | None = None) -> tuple[Statement, ...]:
@@ -86,12 +68,8 @@ class CuratedStatements:
         if line is not None:
             spanning = self._spanning(line)
             return tuple(each for each in self.for_op(op) if each.id in spanning)
-        statements = {statement.id: statement for statement in self._exact.get(op, ())}
-        statements |= {
-            statement.id: statement
-            for prefix, statement in self._globs
-            if op.startswith(prefix) and not statement.excepts(op)
-        }
+        by_prefix = (each for prefix, each in self._globs if op.startswith(prefix) and not each.excepts(op))
+        statements = {each.id: each for each in (*self._exact.get(op, ()), *by_prefix)}
         return tuple(statements[name] for name in sorted(statements))
 
     @cached_method
@@ -160,12 +138,12 @@ def read_index(directory: Path) -> Index | None:
 
 def dump_index(index: Index) -> str:
     """Return the text of the compiled index: one statement or operator per line."""
-    rows: list[Any] = [*sorted(index.statements, key=lambda statement: statement.id)]
-    names = sorted(index.arguments)
-    statements = ",\n".join(msgspec.json.encode(row).decode() for row in rows)
-    arguments = ",\n".join(
-        f"{msgspec.json.encode(name).decode()}:{msgspec.json.encode(index.arguments[name]).decode()}" for name in names
-    )
+
+    def text(value: object) -> str:
+        return msgspec.json.encode(value).decode()
+
+    statements = ",\n".join(map(text, sorted(index.statements, key=lambda statement: statement.id)))
+    arguments = ",\n".join(f"{text(name)}:{text(each)}" for name, each in sorted(index.arguments.items()))
     return (
         f'{{"schema":{index.schema},"fingerprint":"{index.fingerprint}",\n'
         f'"statements":[\n{statements}\n],\n"arguments":{{\n{arguments}\n}}}}\n'

@@ -7,6 +7,7 @@ calls, and is refused where it meets MPS.  An origin is what is to be changed.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from opcheck.data.statement_model import Statement
+from opcheck.judge.texts import BEGINS, VIEWS
 from opcheck.model.records import (
     TRAITS,
     WATCHED,
@@ -24,25 +25,10 @@ from opcheck.model.records import (
 _MOST_ORIGINS = 16
 
 #: How a call on MPS begins a dtype, by the prefix of its name; the first prefix that fits counts.
-_BIRTHS = (
-    ("aten::_fft_", "fft"),
-    ("aten::view_as_complex", "complex_made"),
-    ("aten::complex", "complex_made"),
-    ("aten::polar", "complex_made"),
-    ("aten::_linalg_eig", "eigenvalues"),
-    ("aten::linalg_eig", "eigenvalues"),
-    ("aten::_to_copy", "cast"),
-    ("aten::to.", "cast"),
-    ("aten::view.dtype", "cast"),
-)
-
-
+_BIRTHS: dict[str, str] = {prefix: how for how, prefixes in BEGINS.items() for prefix in prefixes}
 #: Registered for MPS, and yet no kernel runs: they make another view of the memory (native/TensorShape.cpp,
 #: native/ComplexHelper.h).  A statement that may apply to a kernel for the dtype does not apply to them.
-_VIEWS = frozenset(
-    f"aten::{name}"
-    for name in ("_reshape_alias", "as_strided", "unfold", "view", "view.dtype", "view_as_complex", "view_as_real")
-)
+_VIEWS = frozenset(VIEWS)
 
 
 class Origin(Record, frozen=True, kw_only=True):
@@ -73,8 +59,7 @@ class _Path:
     """Collects the calls that an origin passes while the walk follows it."""
 
     def __init__(self, trait: str, birth: Birth) -> None:
-        self.trait = trait
-        self.birth = birth
+        self.trait, self.birth = trait, birth
         self.names: dict[str, None] = dict.fromkeys([birth.name] if birth.name else [])
         self.calls: dict[int, None] = {}
         self.lines: dict[SourceLocation, None] = {}
@@ -107,13 +92,12 @@ class _Walk:
     def step(self, index: int, call: OpCall, verdict: Verdict) -> None:
         """Follow the tracked dtypes through one call."""
         specs = (*call.inputs, *call.outputs)
-        if not any(spec.dtype in WATCHED for spec in specs):
-            return
-        for trait in TRAITS:
+        dtypes = WATCHED.intersection(spec.dtype for spec in specs)
+        for trait in TRAITS if dtypes else ():
+            if dtypes.isdisjoint(trait.dtypes):
+                continue
             inputs = [spec for spec in call.inputs if spec.dtype in trait.dtypes]
             outputs = [spec for spec in call.outputs if spec.dtype in trait.dtypes]
-            if not inputs and not outputs:
-                continue
             through = self._through(trait, call, inputs, outputs)
             for spec in outputs:
                 self.of_tensor[trait.name, spec.tensor] = through
@@ -191,12 +175,12 @@ def effect(verdict: Verdict, trait: Trait, statements: Mapping[str, Statement], 
 def speaking(ids: Iterable[str], trait: Trait, statements: Mapping[str, Statement]) -> tuple[Statement, ...]:
     """Return the statements among these ids that are about a dtype of the trait."""
     about = (statements[name] for name in ids if name in statements)
-    return tuple(
-        statement
-        for statement in about
-        if trait.dtypes.intersection(statement.dtypes)
-        or (trait.name == "complex" and not statement.dtypes and "is_complex" in statement.condition)
-    )
+
+    def is_about(statement: Statement) -> bool:
+        of_any = trait.name == "complex" and not statement.dtypes and "is_complex" in statement.condition
+        return of_any or not trait.dtypes.isdisjoint(statement.dtypes)
+
+    return tuple(filter(is_about, about))
 
 
 def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
@@ -209,14 +193,13 @@ def _unseen(spec: TensorSpec, call: OpCall) -> Birth:
 
 
 def _born_in(call: OpCall, output: TensorSpec, trait: Trait) -> Birth:
-    how = next((how for start, how in _BIRTHS if call.op.startswith(start)), "")
+    how = next((how for start, how in _BIRTHS.items() if call.op.startswith(start)), "")
     if not how and call.arguments.get("dtype") is not None:
         how = "dtype_given"
     elif not how and any(spec.device == "mps" and spec.shape for spec in call.inputs):
         how = "python_complex" if trait.name == "complex" else "promotion"
-    return Birth(
-        tensor=output.tensor, dtype=output.dtype, how=how or "default_dtype", api=call.op, location=call.location
-    )
+    how = how or "default_dtype"
+    return Birth(tensor=output.tensor, dtype=output.dtype, how=how, api=call.op, location=call.location)
 
 
 def _finish(path: _Path) -> Origin:

@@ -21,3 +21,6 @@ INSTEAD: dict[str, str] = _TABLE["instead"]
 QUANTIZED: dict[str, str] = _TABLE["quantized"]
 #: What the estimate of the memory counts, and what would lower it.
 MEMORY: dict[str, str] = _TABLE["memory"]
+#: How calls begin a dtype: the prefixes of their names; and the operators that make another view of memory.
+BEGINS: dict[str, list[str]] = _TABLE["begins"]
+VIEWS: list[str] = _TABLE["views"]

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from opcheck.common import documents, tool
 from opcheck.common.documents import DocumentError, brief
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.text import any_layer, normalised_code
 from opcheck.model.records import Finding, GroupLocation
 
@@ -89,10 +89,8 @@ def read_baseline(kind: type[_Baseline], path: Path, schema: str, again: str) ->
             f"none of its findings would be found again; {written}",
             f"; this is opcheck {tool.VERSION}, whose are {VERSION!r}",
         )
-    try:
+    with explain_errors(DocumentError, "the baseline is damaged", context=path, hint=written):
         return documents.convert(content, kind)
-    except DocumentError as error:
-        raise refuse(f"the baseline is damaged: {error}") from error
 
 
 def add_fingerprints(findings: Iterable[_Kind]) -> Iterator[_Kind]:

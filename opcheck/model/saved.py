@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.sanitize import flat
 from opcheck.model.records import KernelNumbers, Report
 
@@ -22,6 +22,8 @@ from opcheck.model.records import KernelNumbers, Report
 
 #: What a hint states that a damaged report needs.
 WRITE_AGAIN = "write it again: opcheck audit MODEL -o report.json"
+
+_NAME_ONE = "name a .json or .yaml report"
 
 _SCHEMA = re.compile(r"(?P<name>[\w-]+)/(?P<version>\d{1,9})")
 
@@ -52,32 +54,16 @@ def read(path: str) -> Report:
     Raises:
         UsageError: the file cannot be read, is no report, is damaged, or has a newer schema.
     """
-    content = _parse(path)
-    _check_schema(content.get("schema") if isinstance(content, dict) else None, path)
-    try:
-        report = documents.convert(content, Report)
-        _check_fingerprints(report)
-    except DocumentError as error:
-        raise UsageError(f"a damaged report: {error}", context=path, hint=WRITE_AGAIN) from error
-    return report
-
-
-def _check_fingerprints(report: Report) -> None:
-    for finding in report.findings:
-        if len(finding.fingerprints) != max(1, len(finding.locations)):
-            raise DocumentError("a finding has not one fingerprint a location")
-
-
-def _parse(path: str) -> object:
-    hint = "name a .json or .yaml report"
-    try:
+    with explain_errors(DocumentError, "cannot read the report", context=path, hint=_NAME_ONE):
         text = documents.read_text(path)
-    except DocumentError as error:
-        raise UsageError(f"cannot read the report: {error}", context=path, hint=hint) from error
-    try:
-        return documents.from_json_or_yaml(text)
-    except DocumentError as error:
-        raise UsageError(f"neither JSON nor YAML: {error}", context=path, hint=hint) from error
+    with explain_errors(DocumentError, "neither JSON nor YAML", context=path, hint=_NAME_ONE):
+        content = documents.from_json_or_yaml(text)
+    _check_schema(content.get("schema") if isinstance(content, dict) else None, path)
+    with explain_errors(DocumentError, "a damaged report", context=path, hint=WRITE_AGAIN):
+        report = documents.convert(content, Report)
+        if any(len(each.fingerprints) != max(1, len(each.locations)) for each in report.findings):
+            raise DocumentError("a finding has not one fingerprint a location")
+    return report
 
 
 def _check_schema(schema: object, path: str) -> None:

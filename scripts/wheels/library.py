@@ -30,4 +30,4 @@ def open_library(release: str) -> Iterator[Library]:
         wheel = read_archive(obtain(release, default_cache()))
         wheel.unpack(Path(folder))
         path = Path(folder, LIBRARY)
-        yield Library(wheel.torch, Image.parse(path), path)
+        yield Library(wheel.version, Image.parse(path), path)

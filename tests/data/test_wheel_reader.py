@@ -33,7 +33,7 @@ def made_wheel(path: Path, **members: str) -> Path:
 
 def test_what_a_wheel_says_about_itself(tmp_path: Path) -> None:
     result = archive.read_archive(made_wheel(tmp_path / WHEEL))
-    assert (result.torch, result.commit, result.built) == ("2.13.0", "abc", date(2026, 7, 3))
+    assert (result.version, result.commit, result.built) == ("2.13.0", "abc", date(2026, 7, 3))
     assert len(result.sha256) == 64
 
 

@@ -75,23 +75,27 @@ _PYTHONS = ("311", "310")
 _HINT = "give a macOS arm64 wheel of torch, or a release such as 2.13.0"
 
 
-class Wheel(msgspec.Struct, frozen=True, kw_only=True):
-    """A macOS arm64 wheel of torch."""
+class WheelMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """A macOS arm64 wheel: its metadata from its file name, its bytes and its ``version.py``."""
 
     path: Path
-    torch: str
+    package: str
+    version: str
     sha256: str
-    commit: str
     built: date
+    #: the names that ``version.py`` assigns strings to
+    variables: dict[str, str]
+
+    @property
+    def commit(self) -> str:
+        """The commit that it was built from; empty: it does not say."""
+        return self.variables.get("git_version", "")
 
     def python_sources(self) -> dict[str, str]:
-        """Return the text of every Python file of the ``torch`` package, by its path in the wheel."""
+        """Return the text of every Python file of the package, by its path in the wheel."""
         with open_archive(self.path, _HINT) as wheel:
-            return {
-                name: wheel.read(name).decode("utf-8", "replace")
-                for name in wheel.namelist()
-                if name.startswith("torch/") and name.endswith(".py")
-            }
+            names = [each for each in wheel.namelist() if each.startswith(f"{self.package}/") and each.endswith(".py")]
+            return {name: wheel.read(name).decode("utf-8", "replace") for name in names}
 
     def unpack(self, to: Path) -> None:
         """Write the library and torchgen, and nothing else, below ``to``.
@@ -178,7 +182,7 @@ def _download(release: str, cache: Path, python: str, package: str, *more: str) 
     return (done.stderr.strip().splitlines() or [""])[-1]
 
 
-def read_archive(path: Path) -> Wheel:
+def read_archive(path: Path) -> WheelMetadata:
     """Check that the file is a macOS arm64 wheel of torch, and read its metadata.
 
     Raises:
@@ -191,20 +195,7 @@ def read_archive(path: Path) -> Wheel:
             context=f"{path.name}: {about.variables.get('__version__')}",
             hint=_HINT,
         )
-    return Wheel(
-        path=path, torch=about.version, sha256=about.sha256, commit=about.variables["git_version"], built=about.built
-    )
-
-
-class WheelMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """The metadata of a wheel: from its file name, its bytes and its ``version.py``."""
-
-    package: str
-    version: str
-    sha256: str
-    built: date
-    #: the names that ``version.py`` assigns strings to
-    variables: dict[str, str]
+    return about
 
 
 def read_metadata(path: Path, packages: Collection[str], what: str, hint: str) -> WheelMetadata:
@@ -224,6 +215,7 @@ def read_metadata(path: Path, packages: Collection[str], what: str, hint: str) -
         )
     with open_archive(path, hint) as wheel:
         return WheelMetadata(
+            path=path,
             package=name,
             version=str(version),
             sha256=hashlib.sha256(documents.read(path, documents.MOST_LARGE)).hexdigest(),

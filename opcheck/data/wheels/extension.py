@@ -23,8 +23,8 @@ from opcheck.data.extensions import (
     registrations_file,
     torch_line_of,
 )
-from opcheck.data.files import read_history
-from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
+from opcheck.data.files import add_column
+from opcheck.data.history import by_version
 from opcheck.data.wheels.archive import obtain, open_archive, read_metadata
 from opcheck.data.wheels.image import Address, Image, LinkedCall, run
 from opcheck.data.wheels.release import write_changed
@@ -112,7 +112,7 @@ def read_extension(path: Path) -> ExtensionFacts:
         requires=requires,
         wheel=path.name,
         sha256=about.sha256,
-        commit=about.variables.get("git_version", ""),
+        commit=about.commit,
         built=about.built,
         libraries=libraries,
         counts=ExtensionCounts(mps=kinds.count("kernel"), cpu_only=kinds.count("cpu_only"), operators=len(kinds)),
@@ -147,13 +147,10 @@ def _merge_release(facts: ExtensionFacts, op_lists_dir: Path) -> dict[str, str]:
     releases = dict(read_extensions(path)) if path.is_file() else {}
     earlier = releases.get(facts.library, ())
     lines = by_version(release.line for release in earlier)
-    file = registrations_file(facts.library)
-    old = read_history(op_lists_dir / file, lines, VALUES)[0].operators if earlier else {}
-    line = facts.release.line
+    file, line = registrations_file(facts.library), facts.release.line
     releases[facts.library] = (*(release for release in earlier if release.line != line), facts.release)
-    operators = with_column(old, lines, line, facts.column)
-    history = History(schema=SCHEMA, namespace=facts.library, key="MPS", operators=operators)
-    return {FILE: dump_extensions(releases), file: dump(history)}
+    text = add_column(op_lists_dir / file, lines, VALUES, line, facts.column, facts.library, "MPS")
+    return {FILE: dump_extensions(releases), file: text}
 
 
 # -- the registrations of the compiled part of an extension library (torchvision, torchaudio) ------------------

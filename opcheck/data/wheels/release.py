@@ -11,8 +11,8 @@ from opcheck.common import documents
 from opcheck.common.errors import OpListError
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
-from opcheck.data.files import Counts, Release, dump_releases, read_history, read_releases
-from opcheck.data.history import SCHEMA, History, by_version, dump, with_column
+from opcheck.data.files import Counts, Release, add_column, dump_releases, read_releases
+from opcheck.data.history import by_version
 from opcheck.data.registrations import FILES, VALUES, forget
 from opcheck.data.wheels import archive, column
 from opcheck.data.wheels.archive import obtain, report_damage
@@ -76,8 +76,8 @@ def _read(path: Path) -> ReleaseFacts:
         overloads=len(values),
     )
     release = Release(
-        torch=wheel.torch,
-        line=str(Version.parse(wheel.torch)),
+        torch=wheel.version,
+        line=str(Version.parse(wheel.version)),
         wheel=path.name,
         sha256=wheel.sha256,
         commit=wheel.commit,
@@ -166,12 +166,10 @@ def merge_release(facts: ReleaseFacts, op_lists_dir: Path) -> dict[str, str]:
     rest = [listed for listed in listed_releases if listed.line != release.line]
     texts = {"releases.yaml": dump_releases([*rest, release])}
     for key, file in FILES.items():
-        path = op_lists_dir / file
-        old = read_history(path, lines, VALUES[key])[0].operators if listed_releases else {}
-        operators = with_column(old, lines, release.line, facts.columns[key])
         # The stubs are C++ objects of at::native; everything else is an operator of aten.
-        namespace, name = ("at::native", "MPS") if key == "stubs" else ("aten", key)
-        texts[file] = dump(History(schema=SCHEMA, namespace=namespace, key=name, operators=operators))
+        names = ("at::native", "MPS") if key == "stubs" else ("aten", key)
+        column = facts.columns[key]
+        texts[file] = add_column(op_lists_dir / file, lines, VALUES[key], release.line, column, *names)
     return texts
 
 

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -62,34 +62,22 @@ class Remedy(Record, frozen=True, kw_only=True):
         """Return the whole replacement: the source of the functions, and the line that calls them."""
         parts = [source(name) for name in self.functions]
         text = "\n\n\n".join((*parts, self.use(names)))
-        imports = [line for word, line in _IMPORTS if re.search(word, text)] if parts else []
+        imports = [line for line, word in _TABLE["imports"].items() if re.search(word, text)] if parts else []
         return "\n".join(imports) + ("\n\n\n" if imports else "") + text
 
     @property
     def page(self) -> str:
         """Return the remedy's page in ``opcheck explain``."""
-        offered = ", ".join(f"torch {torch} on macOS {macos}" for torch, macos in self.targets)
-        same = f"within a relative error of {self.tolerance:g}" if self.tolerance else "no difference"
         gradient = f", gradients within {self.gradient:g}" if self.gradient is not None else ""
-        proof = (
-            f"Held against the original on the CPU, over random shapes and numbers: {same}{gradient}. "
-            f"On the simulated Mac every call of it is native for {offered}. Nothing was tried on a Mac."
+        return str(_TABLE["page"]).format(
+            kinds=", ".join(self.kinds),
+            before=fill_pattern(self.before, {}),
+            after=self.code(),
+            same=f"within a relative error of {self.tolerance:g}" if self.tolerance else "no difference",
+            gradient=gradient,
+            offered=", ".join(f"torch {torch} on macOS {macos}" for torch, macos in self.targets),
+            remark=f"\n\n{self.remark}" if self.remark else "",
         )
-        remark = f"\n\n{self.remark}" if self.remark else ""
-        return (
-            f"**For.** {', '.join(self.kinds)}\n\n**Before.**\n\n```python\n{fill_pattern(self.before, {})}\n```"
-            f"\n\n**After.**\n\n```python\n{self.code()}\n```\n\n**Evidence.** {proof}{remark}\n"
-        )
-
-
-#: What a remedy's text needs to be imported.
-_IMPORTS = (
-    (r"\bmath\.", "import math"),
-    (r"\bCallable\b", "from collections.abc import Callable"),
-    (r"\bAny\b", "from typing import Any"),
-    (r"\btorch\.", "import torch"),
-    (r"(?<!torch\.)\bnn\.", "from torch import nn"),
-)
 
 
 def fill_pattern(pattern: str, names: Mapping[str, str]) -> str:
@@ -98,9 +86,10 @@ def fill_pattern(pattern: str, names: Mapping[str, str]) -> str:
 
 
 @cache
-def _tree() -> tuple[str, ast.Module]:
+def _sources() -> dict[str, str]:
     text = documents.read_text(Path(__file__).with_name("replacements.py"))
-    return text, ast.parse(text)
+    nodes = (node for node in ast.parse(text).body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+    return {node.name: ast.get_source_segment(text, node) or "" for node in nodes}
 
 
 def source(name: str) -> str:
@@ -109,16 +98,13 @@ def source(name: str) -> str:
     Raises:
         KeyError: it has none of that name.
     """
-    text, tree = _tree()
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
-            return ast.get_source_segment(text, node) or ""
-    raise KeyError(name)
+    return _sources()[name]
 
 
+_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("remedies.yaml"))
 REMEDIES = tuple(
     msgspec.convert({**group.get("defaults", {}), **remedy}, Remedy)
-    for group in load_shipped(Path(__file__).with_name("remedies.yaml"))["groups"]
+    for group in _TABLE["groups"]
     for remedy in group["remedies"]
 )
 
@@ -155,10 +141,9 @@ def way_out(kinds: Iterable[str], target: Target, text: str = "") -> WayOut:
         target: the Mac: a remedy is offered where each of its calls is native.
         text: the user's line.
     """
-    kinds = tuple(kinds)
-    remedies = {kind: for_kind(kind, target) for kind in kinds}
-    fitting = [remedy for remedy in remedies.values() if remedy and rewritten(remedy, text)]
-    remedy = next(iter(fitting), next((offered for offered in remedies.values() if offered), None))
+    remedies = [offered for kind in dict.fromkeys(kinds) if (offered := for_kind(kind, target))]
+    fitting = (remedy for remedy in remedies if rewritten(remedy, text))
+    remedy = next(fitting, next(iter(remedies), None))
     if remedy is None:
         return WayOut()
     return WayOut(f"opcheck explain {remedy.id} has tested code for it", rewritten(remedy, text))
