@@ -29,16 +29,11 @@ from opcheck.model.records import OpCall, Record, TensorSpec
 
 REGRESSIONS = "regressions.yaml"
 
-#: The rank of each outcome, best first; a composite is as good as the operators that it calls.
-_ORDER = {
-    ("native", None): 0,
-    ("composite", None): 1,
-    ("fallback", "always"): 2,
-    ("fallback", "env"): 3,
-    ("unsupported", None): 4,
-    ("unknown", None): 5,
-}
-
+#: The outcomes, best first; a composite is as good as the operators that it calls.
+_OUTCOMES = (
+    *(("native", None), ("composite", None), ("fallback", "always")),
+    *(("fallback", "env"), ("unsupported", None), ("unknown", None)),
+)
 _RAN = {0, 2}
 
 
@@ -75,8 +70,8 @@ def find_lost(lists: OpLists) -> Iterator[tuple[str, str, str, str]]:
     for op in sorted(lists.names()):
         for line, later in pairwise(lines):
             before, after = lists.resolve(op, line), lists.resolve(op, later)
-            rank = _ORDER[before.status, before.kind]
-            if rank in _RAN and _ORDER[after.status, after.kind] > rank:
+            rank = _OUTCOMES.index((before.status, before.kind))
+            if rank in _RAN and _OUTCOMES.index((after.status, after.kind)) > rank:
                 yield op, later, before.value or "absent", after.value or "absent"
 
 

@@ -125,12 +125,8 @@ class _Walk:
 
     def _stopped_before(self, call: OpCall) -> bool:
         """Return whether the program would never reach this call because an input has failed already."""
-        return any(
-            path.failing
-            for trait in TRAITS
-            for spec in call.inputs
-            for path in self.of_tensor.get((trait.name, spec.tensor), ())
-        )
+        keys = ((trait.name, spec.tensor) for trait in TRAITS for spec in call.inputs)
+        return any(path.failing for key in keys for path in self.of_tensor.get(key, ()))
 
     def _path(self, trait: Trait, birth: Birth) -> _Path:
         """Return the path of this origin; tensors that one line makes in the same way share a path."""
@@ -204,20 +200,15 @@ def _born_in(call: OpCall, output: TensorSpec, trait: Trait) -> Birth:
 
 def _finish(path: _Path) -> Origin:
     failing = path.failing or path.perhaps
-    first = min(failing, default=None)
-    birth = path.birth
     return Origin(
+        **{name: getattr(path.birth, name) for name in ("dtype", "how", "api", "location")},
         trait=path.trait,
-        dtype=birth.dtype,
-        how=birth.how,
-        api=birth.api,
-        location=birth.location,
         names=tuple(path.names),
         calls=len(path.calls),
         path=tuple(path.lines),
         failing=tuple(sorted(failing)),
         certain=bool(path.failing),
-        effect="" if first is None else failing[first],
+        effect=failing[min(failing)] if failing else "",
     )
 
 

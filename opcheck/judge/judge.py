@@ -87,7 +87,7 @@ def judge_by_lists(call: OpCall, target: Target, lists: OpLists) -> Verdict:
         return _apply(case, everywhere, Verdict(status="native", because=""))
     if _layouts(call):
         return _sparse(case)
-    verdict = _BY_STATUS[case.resolution.status](case)
+    verdict = _BY_STATUS.get(case.resolution.status, _by_registration)(case)
     if case.resolution.status == "composite":
         return _apply(case, case.matches.without_kernel(), verdict)
     # Elsewhere no kernel runs, so that none of its limitations can be met.
@@ -153,16 +153,9 @@ def likeness(call: OpCall, *, details: bool) -> Hashable:
         call: the call.
         details: whether more than the dtypes counts (``Statements.need_details``).
     """
-    return (
-        call.op,
-        call.refusal,
-        call.inner,
-        call.registrations,
-        _layouts(call),
-        _dtypes(call),
-        _refusing(call),
-        _details(call) if details else None,
-    )
+    more = _details(call) if details else None
+    own = (call.op, call.refusal, call.inner, call.registrations)
+    return own, _layouts(call), _dtypes(call), _refusing(call), more
 
 
 class _CallOnTarget:
@@ -264,14 +257,10 @@ def _details(call: OpCall) -> Hashable:
 def _judge_refused(case: _CallOnTarget, limitation: str, text: str) -> Verdict:
     statement = case.lists.statements.by_id.get(limitation)
     reason = statement.summary.rstrip(".") if statement else "the Mac refuses this call"
-    return Verdict(
-        status="unsupported",
-        because=REFUSALS.get(limitation) or f"{reason} ({limitation})",
-        evidence=(Evidence(kind="limitation", torch=case.release.torch, detail=limitation),),
-        confidence="source check",
-        prints=text,
-        limitations=(limitation,),
-    )
+    because = REFUSALS.get(limitation) or f"{reason} ({limitation})"
+    evidence = (Evidence(kind="limitation", torch=case.release.torch, detail=limitation),)
+    verdict = Verdict(status="unsupported", because=because, evidence=evidence, prints=text)
+    return replace(verdict, confidence="source check", limitations=(limitation,))
 
 
 def sparse_key(call: OpCall) -> str | None:
@@ -290,13 +279,9 @@ def _sparse(case: _CallOnTarget) -> Verdict:
     composite = case.resolution.status == "composite" and op == case.call.op
     if key and not composite and case.resolution.status != "unknown":
         # The fallback is registered for the key MPS alone (MPSFallback.mm): the dispatcher itself raises.
-        return Verdict(
-            status="unsupported",
-            because=case.reason("sparse_unsupported", key=key),
-            evidence=case.absent(key, op),
-            named="" if op == case.call.op else op,
-            prints=messages.no_kernel_for(op, key),
-        )
+        because, prints = case.reason("sparse_unsupported", key=key), messages.no_kernel_for(op, key)
+        verdict = Verdict(status="unsupported", because=because, evidence=case.absent(key, op), prints=prints)
+        return verdict if op == case.call.op else replace(verdict, named=op)
     because = case.reason("sparse_unknown", layouts=", ".join(sorted(_layouts(case.call))), key=key or "MPS")
     return Verdict(status="unknown", because=because, evidence=case.absent(key or "any sparse key"))
 
@@ -313,14 +298,8 @@ def _by_registration(case: _CallOnTarget) -> Verdict:
         prints = messages.no_kernel_for(case.last, "CPU")
     elif kind == "env" or case.value == "no_dense_kernel":
         prints = case.not_implemented
-    return Verdict(
-        status=status,
-        kind=kind,
-        because=case.meaning,
-        evidence=case.evidence,
-        named="" if status == "native" else case.named,
-        prints=prints,
-    )
+    named = "" if status == "native" else case.named
+    return Verdict(status=status, kind=kind, because=case.meaning, evidence=case.evidence, named=named, prints=prints)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -347,12 +326,10 @@ def _judge_inner(op: str, case: _CallOnTarget) -> Verdict:
     verdicts = [judge(call, case.target, case.lists) for call in calls]
     worst = max(verdicts, key=lambda verdict: outcome(verdict).severity)
     others = [verdict for verdict in verdicts if verdict != worst]
-    return replace(
-        worst,
-        evidence=(*worst.evidence, *_statement_evidence(others)),
-        limitations=_sorted_ids(verdict.limitations for verdict in verdicts),
-        advisories=_sorted_ids(verdict.advisories for verdict in verdicts),
-    )
+    evidence = (*worst.evidence, *_statement_evidence(others))
+    limitations = _sorted_ids(verdict.limitations for verdict in verdicts)
+    advisories = _sorted_ids(verdict.advisories for verdict in verdicts)
+    return replace(worst, evidence=evidence, limitations=limitations, advisories=advisories)
 
 
 def _sorted_ids(ids: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
@@ -406,12 +383,14 @@ def _together(case: _CallOnTarget, ids: Iterable[tuple[str, ...]]) -> tuple[str,
     dtypes = _dtypes(case.call)
     by_id = case.lists.statements.by_id
     answered = case.matches.decided_errors
-    return tuple(
-        name
-        for name in _sorted_ids(ids)
-        if name not in by_id
-        or ((not by_id[name].dtypes or dtypes & {*by_id[name].dtypes}) and by_id[name].error not in answered)
-    )
+
+    def may_match(name: str) -> bool:
+        if name not in by_id:
+            return True
+        has_dtype = not by_id[name].dtypes or not dtypes.isdisjoint(by_id[name].dtypes)
+        return has_dtype and by_id[name].error not in answered
+
+    return tuple(filter(may_match, _sorted_ids(ids)))
 
 
 #: Detail of the evidence that marks a composite which the capture did not look into, and of one that calls nothing.
@@ -498,18 +477,9 @@ def statement_evidence(certain: Iterable[Statement]) -> tuple[Evidence, ...]:
     """Return the evidence of statements that certainly apply; an entry with the statement's id precedes it."""
     return tuple(
         entry
-        for statement in certain
-        for entry in (
-            Evidence(kind=statement.sort, detail=statement.id),
-            *(source.reported_as for source in statement.evidence),
-        )
+        for each in certain
+        for entry in (Evidence(kind=each.sort, detail=each.id), *(source.reported_as for source in each.evidence))
     )
 
 
-_BY_STATUS: dict[str, Callable[[_CallOnTarget], Verdict]] = {
-    "native": _by_registration,
-    "fallback": _by_registration,
-    "unsupported": _by_registration,
-    "composite": _composite,
-    "unknown": _unknown,
-}
+_BY_STATUS: dict[str, Callable[[_CallOnTarget], Verdict]] = {"composite": _composite, "unknown": _unknown}

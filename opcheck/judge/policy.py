@@ -24,12 +24,8 @@ FAIL_ON: dict[str, tuple[str, ...]] = {
 }
 
 #: What ``--max`` can limit, and what it counts: calls by status or kind, or what the fallbacks copy.
-LIMITS: dict[str, str] = {
-    **dict.fromkeys(("unsupported", "unknown", "fallback"), "call"),
-    **dict.fromkeys(("fallback_env", "fallback_always", "fallback_internal", "advisory"), "call"),
-    "transfers": "copy",
-    "bytes": "byte",
-}
+_COUNTED = ("unsupported", "unknown", "fallback", "fallback_env", "fallback_always", "fallback_internal", "advisory")
+LIMITS: dict[str, str] = {**dict.fromkeys(_COUNTED, "call"), "transfers": "copy", "bytes": "byte"}
 
 #: The rules with findings about calls of each status.
 _SPEAKS = {
@@ -194,12 +190,8 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_JudgedLin
             continue
         # A call that was read from a log may have no line.
         for place in group.locations or (None,):
-            fingerprints = tuple(
-                name
-                for rule in _SPEAKS[status]
-                for op in (group.op, "")
-                for name in by_place.get((rule, op, place), ())
-            )
+            keys = ((rule, op, place) for rule in _SPEAKS[status] for op in (group.op, ""))
+            fingerprints = tuple(name for key in keys for name in by_place.get(key, ()))
             if status == "unsupported":
                 fingerprints = fingerprints or origins
             named = (status, f"{status}_{kind}") if kind else (status,)

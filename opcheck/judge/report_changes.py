@@ -132,12 +132,12 @@ def at_or_above(severity: Severity, level: str) -> bool:
 
 def worse(comparison: Comparison, level: str) -> bool:
     """Return whether a finding that is not ignored newly reached the level, or was ignored before."""
-    risen = (
-        change.after
-        for change in comparison.changed
-        if change.before.ignored or not at_or_above(change.before.severity, level)
-    )
-    return any(at_or_above(entry.severity, level) and not entry.ignored for entry in (*comparison.new, *risen))
+
+    def counts(entry: Entry) -> bool:
+        return at_or_above(entry.severity, level) and not entry.ignored
+
+    risen = (counts(each.after) and not counts(each.before) for each in comparison.changed)
+    return any(map(counts, comparison.new)) or any(risen)
 
 
 def _changes(earlier: Entry, later: Entry) -> Iterator[str]:

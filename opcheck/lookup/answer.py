@@ -208,12 +208,8 @@ def _wrong(main: OverloadAnswer) -> tuple[Note, ...]:
     def order(note: Note) -> tuple[int, bool, str]:
         return frequencies.index(note.frequency), main.dtype not in (note.dtypes or native), note.id
 
-    entries = (
-        note
-        for note in (*main.limitations, *main.advisories)
-        if note.effect == "wrong_result" and note.holds and native & {*(note.dtypes or native)}
-    )
-    return tuple(sorted(entries, key=order))
+    faults = (each for each in (*main.limitations, *main.advisories) if each.effect == "wrong_result" and each.holds)
+    return tuple(sorted((each for each in faults if native & {*(each.dtypes or native)}), key=order))
 
 
 def _possible(op: str, dtype: str, scope: _QuestionScope) -> list[Statement]:
@@ -276,11 +272,8 @@ def past(
     op: str, lines: Iterable[str], system: str, lookup: OperatorLookup, dtype: str | None = None
 ) -> dict[str, State]:
     """Return the overload's state in each of these releases that has it, or that removed it."""
-    return {
-        line: lookup.state(op, target(line, system), dtype)
-        for line in lines
-        if lookup.operators.resolution(op, line).value is not None or is_removed(op, line)
-    }
+    has = (line for line in lines if lookup.operators.resolution(op, line).value is not None or is_removed(op, line))
+    return {line: lookup.state(op, target(line, system), dtype) for line in has}
 
 
 def _links(overloads: Sequence[OverloadAnswer]) -> tuple[str, ...]:

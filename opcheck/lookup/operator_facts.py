@@ -126,11 +126,8 @@ class OperatorFacts:
 
     @cached_method
     def _of_overload(self, op: str, line: str, *, on_kernels: bool) -> tuple[Statement, ...]:
-        return tuple(
-            statement
-            for statement in self.statements.for_op(op, line)
-            if statement.on_every_kernel is on_kernels and (on_kernels or EVERY_OPERATOR not in statement.ops)
-        )
+        statements = (each for each in self.statements.for_op(op, line) if each.on_every_kernel is on_kernels)
+        return tuple(each for each in statements if on_kernels or EVERY_OPERATOR not in each.ops)
 
     def everywhere(self, line: str) -> tuple[Statement, ...]:
         """Return the statements on every operator; they are about making a tensor."""

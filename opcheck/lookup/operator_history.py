@@ -203,12 +203,5 @@ def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> Iterator[st
 
 
 def _make_removal(op: str, line: str, torch: str) -> Step:
-    return Step(
-        torch=line,
-        status="unknown",
-        kind=None,
-        because=f"torch {torch} has no operator {op}",
-        change="removed",
-        changed=(f"{op}: removed",),
-        dtypes={},
-    )
+    because, changed = f"torch {torch} has no operator {op}", (f"{op}: removed",)
+    return Step(torch=line, status="unknown", kind=None, because=because, change="removed", changed=changed, dtypes={})

@@ -180,11 +180,9 @@ class OperatorLookup:
         # A condition that a plain call does not decide is one on arguments, which the call leaves out.
         certain = {entry.detail for entry in verdict.evidence}
         names = (*verdict.advisories, *verdict.limitations) if verdict.status == "native" else ()
-        frequencies = {
-            statement.frequency
-            for statement in map(self.lists.statements.by_id.__getitem__, names)
-            if statement.effect == "wrong_result" and (not statement.condition or statement.id in certain)
-        }
+        statements = map(self.lists.statements.by_id.__getitem__, names)
+        faults = (each for each in statements if each.effect == "wrong_result")
+        frequencies = {each.frequency for each in faults if not each.condition or each.id in certain}
         wrong: Literal["", "always", "sometimes"] = ""
         if frequencies - {"rarely"}:
             wrong = "always" if "always" in frequencies else "sometimes"

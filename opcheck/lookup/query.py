@@ -120,14 +120,10 @@ def _foreign_error(asked: str, name: str, library: str, lists: OpLists) -> Usage
 
 def modes_of(function: str, lists: OpLists) -> dict[str, tuple[str, ...]]:
     """Return the modes of a function, each with the usual overloads of its operators; empty: it has none."""
-    bases = _bases(lists)
+    forward = [each for each in _bases(lists).items() if "backward" not in each[0]]
+    starts = {mode: f"aten::{start}" for mode, start in words.MODES.get(function, {}).items()}
     return {
-        mode: tuple(
-            usual(members)
-            for base, members in bases.items()
-            if base.startswith(f"aten::{start}") and "backward" not in base
-        )
-        for mode, start in words.MODES.get(function, {}).items()
+        mode: tuple(usual(ops) for base, ops in forward if base.startswith(start)) for mode, start in starts.items()
     }
 
 

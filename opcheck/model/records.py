@@ -150,13 +150,8 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
 #: device takes.
 RAISED_ON_A_MAC = frozenset(
     {
-        "mps_branch",
-        "needs_cuda",
-        "needs_newer_torch",
-        "needs_package",
-        "not_spawned",
-        "refused_everywhere",
-        "refused_on_mps",
+        *("mps_branch", "needs_cuda", "needs_newer_torch", "needs_package"),
+        *("not_spawned", "refused_everywhere", "refused_on_mps"),
     }
 )
 #: ... and of those that end it where opcheck cannot follow it.

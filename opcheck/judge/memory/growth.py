@@ -9,6 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import GrowthKind, RouteKind
@@ -133,21 +135,10 @@ def describe(
     """
     names = sorted(operators, key=lambda op: -operators[op])
     release = _release_without_graphs(names, target, lists)
-    parts = (
-        "pad the inputs to a few fixed shapes (buckets)",
-        MEMORY["frees_graphs" if target.torch >= _EMPTIES_GRAPHS else "frees_buffers"],
-        f"torch {release} computes them without graphs" if release else "",
-    )
-    return MemoryGrowth(
-        kind="graphs",
-        operators=tuple(names),
-        line=line,
-        graphs=graphs,
-        seen=seen,
-        megabytes=round(graphs * GRAPH_BYTES / 1e6, 3),
-        cure="; ".join(filter(None, parts)),
-        source=MEMORY["source_graphs"],
-    )
+    grown = growth_of_results("graphs", line, "", graphs * GRAPH_BYTES, seen)
+    frees = MEMORY["frees_graphs" if target.torch >= _EMPTIES_GRAPHS else "frees_buffers"]
+    without = f"; torch {release} computes them without graphs" if release else ""
+    return replace(grown, operators=tuple(names), graphs=graphs, cure=f"{grown.cure}; {frees}{without}")
 
 
 def _release_without_graphs(operators: Iterable[str], target: Target, lists: OpLists) -> str:
@@ -170,13 +161,7 @@ def growth_of_results(kind: GrowthKind, line: str, operator: str, nbytes: float,
         nbytes: bytes that each step or each size adds.
         seen: of how many steps results exist at once, or the distinct sizes.
     """
+    megabytes, source, cure = round(nbytes / 1e6, 3), MEMORY[f"source_{kind}"], MEMORY[kind]
     return MemoryGrowth(
-        kind=kind,
-        operators=(operator,),
-        line=line,
-        graphs=0,
-        seen=seen,
-        megabytes=round(nbytes / 1e6, 3),
-        cure=MEMORY[kind],
-        source=MEMORY[f"source_{kind}"],
+        kind=kind, operators=(operator,), line=line, graphs=0, seen=seen, megabytes=megabytes, cure=cure, source=source
     )

@@ -69,13 +69,9 @@ class ScaledRun:
     @property
     def has_same_calls(self) -> bool:
         """Return whether both runs make the same calls, so that each number has a counterpart."""
-        first, second = self.first, self._second
-        return (
-            first.complete
-            and second.complete
-            and [call.op for call in first.calls] == [call.op for call in second.calls]
-            and len(first.lifetimes) == len(second.lifetimes)
-        )
+        runs = (self.first, self._second)
+        first, second = (([call.op for call in each.calls], len(each.lifetimes)) for each in runs)
+        return all(each.complete for each in runs) and first == second
 
     def trace(self, sizes: Sizes) -> Trace:
         """Return the trace for these sizes."""
@@ -174,15 +170,12 @@ def _specs(
     pairs = list(zip(first, second, strict=False))
     if all(first.shape == second.shape and first.stride == second.stride for first, second in pairs):
         return first
-    return tuple(
-        replace(
-            first,
-            shape=tuple(map(scale, first.shape, second.shape)),
-            stride=tuple(map(scale, first.stride, second.stride)),
-            offset=scale(first.offset, second.offset),
-        )
-        for first, second in pairs
-    )
+
+    def scaled(one: TensorSpec, other: TensorSpec) -> TensorSpec:
+        shape, stride = tuple(map(scale, one.shape, other.shape)), tuple(map(scale, one.stride, other.stride))
+        return replace(one, shape=shape, stride=stride, offset=scale(one.offset, other.offset))
+
+    return tuple(scaled(*pair) for pair in pairs)
 
 
 def _specs_of(call: OpCall) -> tuple[TensorSpec, ...]:

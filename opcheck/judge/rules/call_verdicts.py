@@ -23,6 +23,7 @@ from opcheck.judge.texts import AFTER_REFUSAL
 from opcheck.model.records import CallGroup, Finding, Verdict, WrongNumbers, WrongSample
 
 _SET_IT = "set the variable before torch is imported: PYTORCH_ENABLE_MPS_FALLBACK=1 python ..."
+_NO_RELEASE = "no release in the op lists has an MPS kernel for it"
 _SLOWER = "it works, slower: each call copies there and back"
 #: A limitation with a wrong result is as grave; OC108 reports it if no advisory does.
 _NARROWS: dict[Effect, Severity] = {"narrows": "warning", "wrong_result": "warning", "warns": "note"}
@@ -40,13 +41,8 @@ def find_variable_fallbacks(audited: Audited) -> Iterator[Finding]:
     is_set = audited.target.cpu_fallback
     for group in _fallbacks(audited, "env"):
         way = operator_way_out(group.op, audited.target, first_text(group))
-        yield make_finding(
-            group,
-            "warning" if is_set else "error",
-            hint=sentences("" if is_set else _SET_IT, upgrade(audited, group), way.hint)
-            or "no release in the op lists has an MPS kernel for it",
-            remedy=way.line,
-        )
+        hint = sentences("" if is_set else _SET_IT, upgrade(audited, group), way.hint) or _NO_RELEASE
+        yield make_finding(group, "warning" if is_set else "error", hint=hint, remedy=way.line)
 
 
 @audit_rule("OC103", "warning")
@@ -217,12 +213,9 @@ def _hint_unsupported(audited: Audited, group: CallGroup) -> str:
 def _sparse_kernel(audited: Audited, group: CallGroup, key: str) -> str:
     """Return which newer release has a kernel for sparse tensors."""
     op = group.verdict.named or group.op
-    has = [
-        line
-        for line in audited.lists.versions
-        if line > audited.target.torch and audited.lists.registration(op, str(line), key)
-    ]
-    return f"torch {has[0]} has a {key} kernel for it" if has else ""
+    newer = (line for line in audited.lists.versions if line > audited.target.torch)
+    has = next((line for line in newer if audited.lists.registration(op, str(line), key)), None)
+    return f"torch {has} has a {key} kernel for it" if has else ""
 
 
 # -- OC104: an operator that the lists do not describe ---------------------------------------------
@@ -266,13 +259,8 @@ _CASTS = {"float64": "float32", "complex128": "complex64", "bfloat16": "float16"
 def find_refused_dtypes(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each refused dtype, because it affects every operator that the dtype flows through."""
     # A finding at the dtype's origin (OC140 to OC142) covers its limitations.
-    covered = {
-        entry.detail
-        for origin in audited.origins
-        for index in origin.failing
-        for entry in audited.verdicts[index].evidence
-        if entry.kind == "limitation"
-    }
+    failing = (audited.verdicts[index] for origin in audited.origins for index in origin.failing)
+    covered = {entry.detail for verdict in failing for entry in verdict.evidence if entry.kind == "limitation"}
 
     def cause(group: CallGroup) -> str:
         name = refused_dtype(audited, group)

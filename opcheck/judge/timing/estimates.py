@@ -197,15 +197,12 @@ def _widening(work: Workload, gpu: Gpu, parameters: Parameters) -> float:
 
 def _least(work: Workload, chip: Chip, gpu: Gpu) -> float:
     """Return the seconds that the published rates of a chip allow at least."""
-    return sum(
-        row.count
-        * max(
-            row.flops / gpu.flops(row.dtype, chip.bfloat16),
-            row.nbytes / (gpu.gb_s * 1e9) if row.nbytes > _CACHED and row.family != NONE else 0.0,
-        )
-        for row in work.rows
-        if row.route != "cpu"
-    )
+
+    def least(row: CallWork) -> float:
+        memory = row.nbytes / (gpu.gb_s * 1e9) if row.nbytes > _CACHED and row.family != NONE else 0.0
+        return row.count * max(row.flops / gpu.flops(row.dtype, chip.bfloat16), memory)
+
+    return sum(least(row) for row in work.rows if row.route != "cpu")
 
 
 # -- What would make a run faster, in the words of a report; each line rests on an estimate or on the op lists --

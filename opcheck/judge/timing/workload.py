@@ -137,15 +137,8 @@ def _work(call: OpCall, route: RouteKind) -> CallWork:
         flops = 2 * math.prod(call.inputs[0].shape) * (call.outputs[0].shape or (1,))[-1]
     # The calls in a composite's body that compute; their tensors have no identity.
     inner = sum(not is_bookkeeping(each.op) for each in call.inside)
-    return CallWork(
-        family=family,
-        route=route,
-        dtype=call.inputs[0].dtype if call.inputs else "",
-        flops=flops,
-        nbytes=_moved_bytes(call, family),
-        launches=max(1, inner),
-        count=1,
-    )
+    dtype, moved = call.inputs[0].dtype if call.inputs else "", _moved_bytes(call, family)
+    return CallWork(family=family, route=route, dtype=dtype, flops=flops, nbytes=moved, launches=max(1, inner), count=1)
 
 
 @functools.cache
