@@ -143,18 +143,6 @@ def _backward(self: Any, *gradients: Any) -> Any:
 BACKWARD_APPLIED = BACKWARD_APPLY.value()
 
 
-@contextlib.contextmanager
-def custom_functions_checked() -> Iterator[None]:
-    """Check the gradients of custom Functions for the length of the block."""
-    SINGLE_LEVEL_FUNCTION.apply = classmethod(_apply)
-    setattr(*BACKWARD_APPLY, _backward)
-    try:
-        yield
-    finally:
-        setattr(*BACKWARD_APPLY, BACKWARD_APPLIED)
-        del SINGLE_LEVEL_FUNCTION.apply
-
-
 # -- the nodes of the graph ------------------------------------------------------------------------------------------
 
 
@@ -190,7 +178,7 @@ class Nodes:
 
 @contextlib.contextmanager
 def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterator[None]:
-    """Keep ``mode`` on while autograd's engine runs, for the program's own calls there.
+    """Keep ``mode`` on while autograd's engine runs, for the program's own calls there, and check custom Functions.
 
     Tensor.backward and torch.autograd.grad are API calls, and the mode is off in them; hooks, custom functions and what
     a checkpoint runs again are the program's.
@@ -203,5 +191,6 @@ def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterato
         with context.engine(), contextlib.nullcontext() if on else mode:
             return run(tensors, gradients, *args, **kwargs)
 
-    with replace_attributes([(*RUN_BACKWARD, running)]), custom_functions_checked():
+    custom = [(SINGLE_LEVEL_FUNCTION, "apply", classmethod(_apply)), (*BACKWARD_APPLY, _backward)]
+    with replace_attributes([(*RUN_BACKWARD, running), *custom]):
         yield

@@ -29,7 +29,6 @@ _BUILT = frozenset({"mps", "cpu", "meta"})
 _EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
 _NO_HOOK = dispatch.no_function_hook
 _NO_DISPATCH = torch.Tensor.__torch_dispatch__
-_MISSING = object()
 
 TO = _Tensor.to
 DATA_SET = _Base.data.__set__
@@ -522,24 +521,14 @@ REPLACED: dict[Any, Callable[..., Any]] = {
 @contextlib.contextmanager
 def methods_of_mac() -> Iterator[None]:
     """Make tensors report that they are on MPS for the length of the block."""
-    kind: Any = torch.Tensor
-    before = {name: vars(kind).get(name, _MISSING) for name in _INSTALLED}
     changes: list[tuple[Any, str, Any]] = [
+        *((torch.Tensor, name, value) for name, value in _INSTALLED.items()),
         (*tensors.PICKLED_STATE, _state),
         (*tensors.PARSE_TO, module_parse_to),
         (*tensors.IS_ALIAS, any_output_is_alias),
     ]
-    try:
-        for name, value in _INSTALLED.items():
-            setattr(kind, name, value)
-        with replace_attributes(changes):
-            yield
-    finally:
-        for name, value in before.items():
-            if value is _MISSING:
-                delattr(kind, name)
-            else:
-                setattr(kind, name, value)
+    with replace_attributes(changes):
+        yield
 
 
 def format_tensor(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
