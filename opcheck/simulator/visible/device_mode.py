@@ -74,16 +74,13 @@ def _fill_number(x: torch.Tensor, index: Any, value: Any) -> bool:
         return True
     if _views(index):
         (x if _is_all(index) else GET(x, index)).fill_(value)
-        return True
-    if not is_on_mps(index):
-        return False
-    if index.dtype is torch.bool and index.dim() == x.dim():
+    elif is_on_mps(index) and index.dtype is torch.bool and index.dim() == x.dim():
         x.masked_fill_(index, value)
-        return True
-    if index.dtype is torch.int64 and index.dim() == 1:
+    elif is_on_mps(index) and index.dtype is torch.int64 and index.dim() == 1:
         x.index_fill_(0, index, value)
-        return True
-    return False
+    else:
+        return False
+    return True
 
 
 def _on_device(index: Any) -> Any:
@@ -99,8 +96,7 @@ def _on_device(index: Any) -> Any:
 
 
 def _views(index: Any) -> bool:
-    items = index if type(index) is tuple else (index,)
-    return all(type(item) in _VIEWING for item in items)
+    return all(type(item) in _VIEWING for item in (index if type(index) is tuple else (index,)))
 
 
 def _is_all(index: Any) -> bool:
@@ -205,9 +201,6 @@ _NARROW = {torch.float16, torch.bfloat16}
 #: Marks an error that a cast did not mend.
 _FINAL = "opcheck_final"
 
-#: the level of torch.func's transforms; None outside of them
-_in_func_transform = functorch_level
-
 Watcher = Callable[[Callable[..., Any], Any, Any, Any], None]
 
 
@@ -247,7 +240,7 @@ class DeviceMode(TorchFunctionMode):
         before = (context.on_mps, context.detaches, context.in_engine)
         context.on_mps = device is None and (
             any_on_mps(args, kwargs)
-            or (_in_func_transform() is not None and methods.any_inside((*args, *kwargs.values())))
+            or (functorch_level() is not None and methods.any_inside((*args, *kwargs.values())))
         )
         # A leaf's node lives as long as the graph of this call, or this name.
         nodes = keep_on_cpu(args) if context.on_mps else []
@@ -317,8 +310,7 @@ class DeviceMode(TorchFunctionMode):
                 if result is not NotImplemented:
                     return result
         names = [kind.__name__ for kind in types]
-        message = f"no implementation found for '{func}' on types that implement __torch_function__: {names}"
-        raise TypeError(message)
+        raise TypeError(f"no implementation found for '{func}' on types that implement __torch_function__: {names}")
 
 
 def _device_beside_out(kwargs: dict[str, Any]) -> Any:
@@ -340,10 +332,7 @@ def any_on_mps(args: Any, kwargs: Any) -> bool:
     """Return whether any of the values, or of the lists among them, is a tensor on MPS."""
     for value in args:
         kind = type(value)
-        if kind is list or kind is tuple:
-            if any_on_mps(value, {}):
-                return True
-        elif is_on_mps(value):
+        if any_on_mps(value, {}) if kind is list or kind is tuple else is_on_mps(value):
             return True
     return any(is_on_mps(value) for value in kwargs.values())
 

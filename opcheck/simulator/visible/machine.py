@@ -57,23 +57,12 @@ def _kernel(release: str) -> str:
 class _MacUname(platform.uname_result):
     """The Mac's ``platform.uname()``; the original would read the processor of this machine."""
 
-    @property
-    def processor(self) -> str:
-        return "arm"
+    processor = "arm"
 
 
-def _uname() -> platform.uname_result:
+def _uname() -> tuple[str, str, str, str, str]:
     release = target_reads.READS.ask(darwin_text)
-    return _MacUname("Darwin", _HOST_UNAME().node, release, _kernel(release), "arm64")
-
-
-def _os_uname() -> Any:
-    release = target_reads.READS.ask(darwin_text)
-    return _UNAME_RESULT(("Darwin", _HOST_UNAME().node, release, _kernel(release), "arm64"))
-
-
-def _mac_ver(*_: Any, **__: Any) -> tuple[str, tuple[str, str, str], str]:
-    return target_reads.READS.ask(macos_text), ("", "", ""), "arm64"
+    return "Darwin", _HOST_UNAME().node, release, _kernel(release), "arm64"
 
 
 def _platform(aliased: bool = False, terse: bool = False) -> str:
@@ -92,12 +81,12 @@ _UNAME_RESULT: Callable[..., Any] = getattr(os, "uname_result", tuple)
 #: what a Mac answers, and whether libraries get it too
 _PLATFORM: dict[str, tuple[Callable[..., Any], bool]] = {
     "processor": (lambda: "arm", True),
-    "mac_ver": (_mac_ver, True),
+    "mac_ver": (lambda *_, **__: (target_reads.READS.ask(macos_text), ("", "", ""), "arm64"), True),
     "system": (lambda: "Darwin", False),
     "machine": (lambda: "arm64", False),
     "release": (lambda: target_reads.READS.ask(darwin_text), False),
     "version": (lambda: _kernel(target_reads.READS.ask(darwin_text)), False),
-    "uname": (_uname, False),
+    "uname": (lambda: _MacUname(*_uname()), False),
     "platform": (_platform, False),
 }
 
@@ -115,7 +104,7 @@ def _by_caller(host: Callable[..., Any], mac: Callable[..., Any], *, libraries: 
 def _os_uname_by_caller() -> Any:
     # sysconfig and others of the standard library ask it to know where they are: only the very caller counts.
     direct = kind_of(sys._getframe(1).f_code)
-    return _os_uname() if _HOST_OS_UNAME is None or direct == "program" else _HOST_OS_UNAME()
+    return _UNAME_RESULT(_uname()) if _HOST_OS_UNAME is None or direct == "program" else _HOST_OS_UNAME()
 
 
 # -- programs that describe the machine ----------------------------------------------------------------------

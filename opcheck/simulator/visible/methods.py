@@ -77,11 +77,8 @@ def _is_there(tensor: Any) -> bool:
     return tensor._mps is not None or is_outer(tensor)
 
 
-def _device(self: Any) -> torch.device:
-    if _is_there(self):
-        return MPS_DEVICE
-    device: torch.device = _Base.device.__get__(self)
-    return device
+def _device(self: Any) -> Any:
+    return MPS_DEVICE if _is_there(self) else _Base.device.__get__(self)
 
 
 def _is_cpu(self: Any) -> bool:
@@ -109,8 +106,7 @@ def as_device(device: Any) -> Any:
         # torch/csrc/utils/python_arg_parser.h of the wheels: ``toDevice`` makes CUDA of it up to 2.4,
         # ``deviceFromLong`` queries ``at::getAccelerator`` since 2.5, where ATen/DeviceAccelerator.h lists MPS for
         # the first time.
-        means_cuda = READS.ask(is_before, Version(2, 5))
-        return torch.device("cuda", device) if means_cuda else MPS_DEVICE
+        return torch.device("cuda", device) if READS.ask(is_before, Version(2, 5)) else MPS_DEVICE
     return device
 
 
@@ -186,13 +182,12 @@ def cpu(self: Any, memory_format: torch.memory_format = torch.preserve_format) -
     return copy_across(self, device=_CPU, memory_format=memory_format)
 
 
-def cuda(self: Any, device: Any = None, *args: Any, **options: Any) -> torch.Tensor:
+def cuda(self: Any, device: Any = None, *args: Any, **options: Any) -> Any:
     """Raise as a Mac does: an index is no CUDA device since 2.5 (python_variable_methods.cpp, ``THPVariable_cuda``).
 
     The installed build has no accelerator, and would say so in place of torch's refusal of the wrong device.
     """
-    tensor: torch.Tensor = _Base.cuda(self, _without_index(device), *args, **options)
-    return tensor
+    return _Base.cuda(self, _without_index(device), *args, **options)
 
 
 def numpy(self: Any, *, force: bool = False) -> Any:
@@ -231,18 +226,12 @@ def _reader(name: str) -> Callable[[Any], Any]:
     return read
 
 
-def type_as(self: Any, other: torch.Tensor) -> torch.Tensor:
-    """Return the tensor with the other's dtype and device (TensorConversions.cpp: ``self.to(other.options())``)."""
-    return move(self, other.device, other.dtype)
-
-
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **options: Any) -> Any:
     """Return ``torch.mps.FloatTensor``, or convert; no release accepts that name as an argument (tensor_types.cpp)."""
     if not _is_there(self):
         return _Base.type(self, dtype, non_blocking, **options)
     if dtype is None:
-        kind = _Base.type(torch.empty(0, dtype=self.dtype, device=_CPU))
-        return kind.replace("torch.", "torch.mps.")
+        return _Base.type(torch.empty(0, dtype=self.dtype, device=_CPU)).replace("torch.", "torch.mps.")
     if isinstance(dtype, torch.dtype):
         return move(self, dtype, non_blocking=non_blocking, **options)
     return _Base.type(cpu(self), dtype, non_blocking, **options)
@@ -420,15 +409,10 @@ def any_output_is_alias(args: Any, kwargs: Any, outputs: Any) -> bool:
 def _state(tensor: Any) -> Any:
     """Return what a tensor pickles in addition to its values, without opcheck's attributes."""
     state = _STATE(tensor)
-    if type(state) is tuple:  # with slots
-        return (_without_ours(state[0]), *state[1:])
-    return _without_ours(state)
-
-
-def _without_ours(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {name: value for name, value in state.items() if name not in ("_mps", "_mps_outer")}
-    return state
+    attributes, *slots = state if type(state) is tuple else (state,)
+    if isinstance(attributes, dict):
+        attributes = {name: value for name, value in attributes.items() if name not in ("_mps", "_mps_outer")}
+    return (attributes, *slots) if slots else attributes
 
 
 _STATE = tensors.PICKLED_STATE.value()
@@ -480,7 +464,8 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "numpy": numpy,
     "tolist": tolist,
     "type": type_,
-    "type_as": type_as,
+    # TensorConversions.cpp: ``self.to(other.options())``
+    "type_as": lambda self, other: move(self, other.device, other.dtype),
     "new_tensor": new_tensor,
     "new": new,
     "untyped_storage": untyped_storage,
@@ -490,15 +475,20 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__dlpack_device__": storage.device,
 }
 
+#: attribute -> what reads it, and what writes it where that is not C++
+_ATTRIBUTES: dict[str, tuple[Callable[..., Any], ...]] = {
+    "device": (_device,),
+    "is_mps": (_is_there,),
+    "is_cpu": (_is_cpu,),
+    "data": (_data, set_data),
+}
+
 #: name on torch.Tensor -> what is there during a simulation.
 _INSTALLED: dict[str, Any] = {
     **{name: _Method(getattr(torch.Tensor, name), ours) for name, ours in _METHODS.items()},
     # C++ calls no hook for this (python_variable.cpp, THPVariable_as_subclass).
     "as_subclass": _Method(_Base.as_subclass, as_subclass, asks=False),
-    "device": _Attribute(_Base.device, _device),
-    "is_mps": _Attribute(_Base.is_mps, _is_there),
-    "is_cpu": _Attribute(_Base.is_cpu, _is_cpu),
-    "data": _Attribute(_Base.data, _data, set_data),
+    **{name: _Attribute(getattr(_Base, name), *functions) for name, functions in _ATTRIBUTES.items()},
     "_make_subclass": staticmethod(make_subclass),
     "_make_wrapper_subclass": staticmethod(make_wrapper),
     "__new__": staticmethod(make_new),
@@ -507,10 +497,7 @@ _INSTALLED: dict[str, Any] = {
 #: C++'s own, as the function mode sees them: those of a class with a hook, and what is called on the class.
 REPLACED: dict[Any, Callable[..., Any]] = {
     **{getattr(torch.Tensor, name): ours for name, ours in _METHODS.items()},
-    _Base.device.__get__: _device,
-    _Base.is_mps.__get__: _is_there,
-    _Base.is_cpu.__get__: _is_cpu,
-    _Base.data.__get__: _data,
+    **{getattr(_Base, name).__get__: functions[0] for name, functions in _ATTRIBUTES.items()},
     torch.as_tensor: as_tensor,
     torch.asarray: as_array,
     DATA_SET: set_data,
@@ -533,14 +520,11 @@ def methods_of_mac() -> Iterator[None]:
 
 def format_tensor(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
     """Return the text that a Mac prints."""
-    if values.is_sparse:
-        with dispatch.without_function_modes(), dispatch.disable_modes():
-            return repr(values.detach()).replace("size=(", "device='mps:0', size=(", 1)
     with dispatch.without_function_modes(), dispatch.disable_modes():
+        if values.is_sparse:
+            return repr(values.detach()).replace("size=(", "device='mps:0', size=(", 1)
         if contents is None:
-            prefix = "tensor("
-            values = values.detach()
-            contents = tensors.text_of_contents(values, len(prefix))
+            contents = tensors.text_of_contents(values.detach(), len("tensor("))
         return tensors.text_of_tensor(tensor, tensor_contents=contents)
 
 
@@ -573,11 +557,10 @@ def copy_across(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
     device = options.get("device")
     crosses = device is not None and device.type != tensor.device.type
     on_mps = (device or tensor.device).type == "mps"
+    records = crosses and tensor.requires_grad and torch.is_grad_enabled()
+    copy: Callable[..., torch.Tensor] = _Crossing.apply if records else _Crossing.forward
     with current().set(on_mps=on_mps):
-        if crosses and tensor.requires_grad and torch.is_grad_enabled():
-            move: torch.Tensor = _Crossing.apply(tensor, options)
-            return move
-        return torch.ops.aten._to_copy.default(tensor, **options)
+        return copy(tensor, options)
 
 
 # -- sparse tensors --------------------------------------------------------------------------------------------------
@@ -591,18 +574,14 @@ def sparse_coo_tensor(
     dtype: torch.dtype | None = None,
     device: Any = None,
     requires_grad: bool = False,
-    check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
-    **rest: Any,
+    **_checks: Any,
 ) -> torch.Tensor:
     """Run ``torch.sparse_coo_tensor``: the values decide the device, and the indices move there."""
-    del check_invariants, rest
     place = torch.device(device) if device is not None else getattr(values, "device", None)
     if (place is None or place.type != "mps") and not is_on_mps(indices):
         options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
-        make: Any = torch.sparse_coo_tensor
-        created: torch.Tensor = make(indices, values, *(() if size is None else (size,)), **options)
-        return created
+        return torch.sparse_coo_tensor(indices, values, *(() if size is None else (size,)), **options)
     place = place or MPS_DEVICE
     values = torch.as_tensor(values, dtype=dtype).to(place)
     indices = torch.as_tensor(indices, dtype=torch.int64).to(place)

@@ -70,8 +70,7 @@ def _private_functions() -> frozenset[str]:
 
     The lists of Python names have only public names.
     """
-    lines = [release.line for release in load().releases]
-    operators = [_operator_names(line) for line in lines]
+    operators = [_operator_names(line) for line in [release.line for release in load().releases]]
     some = frozenset.union(*operators) - frozenset.intersection(*operators)
     return frozenset(name for name in some if name.startswith("_")) & vars(torch).keys()
 
@@ -106,18 +105,13 @@ def _make_property(module_name: str, name: str) -> property:
                 READS.note(dotted, f"the installed torch has no {dotted}, and the program found none")
         return there[name] if name in there else _no_attribute(module, name)
 
-    def put(module: ModuleType, value: Any) -> None:
-        vars(module)[name] = value
-
-    def remove(module: ModuleType) -> None:
-        del vars(module)[name]
-
-    return property(get, put, remove)
+    return property(
+        get, lambda module, value: vars(module).update({name: value}), lambda module: vars(module).pop(name)
+    )
 
 
 def _no_attribute(module: ModuleType, name: str) -> Any:
-    message = f"module {module.__name__!r} has no attribute {name!r}"
-    raise AttributeError(message, name=name, obj=module)
+    raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
 
 
 def _all(module: ModuleType) -> list[str]:
@@ -144,35 +138,51 @@ def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
 
 
 class _Names:
-    """Replaces the classes of all imported modules, each once."""
+    """Replaces the classes of all imported modules, and the functions in them, each once, until ``undo`` ends."""
 
-    def __init__(self) -> None:
-        self._taken: dict[str, ModuleType] = {}
-        self._arguments = Functions()
+    def __init__(self, undo: contextlib.ExitStack) -> None:
+        self._undo = undo
         self._seen = 0
+        #: the functions that are replaced
+        self._checked: set[str] = set()
 
     def take(self) -> None:
         """Give a deciding class to the modules that were imported since the last call."""
         if len(sys.modules) == self._seen:
             return
         self._seen = len(sys.modules)
-        self._arguments.take()
+        self._take_functions()
         for name in python_names().modules.keys() | _VERSIONS.keys():
-            names = _varying(name)
             module = sys.modules.get(name)
             # Modules with a class of their own (torch.compiler.config) decide about attributes themselves.
             if type(module) is ModuleType:
-                self._taken[name] = module
-                module.__class__ = _class_for(module, names)
+                self._undo.callback(setattr, module, "__class__", ModuleType)
+                module.__class__ = _class_for(module, _varying(name))
 
-    def restore(self) -> None:
-        """Restore the classes of all modules, and the functions."""
-        self._arguments.restore()
-        for module in self._taken.values():
-            module.__class__ = ModuleType
+    def _take_functions(self) -> None:
+        functions: dict[FunctionType, Callable[..., Any]] = {}
+        changes: list[tuple[Any, str, Any]] = []
+        for key in python_names().arguments.keys() - self._checked:
+            owner, name = _owner(key)
+            original = vars(owner).get(name) if owner else None
+            if isinstance(original, FunctionType):
+                self._checked.add(key)
+                functions[original] = _add_check(key, original)
+                if isinstance(owner, type):
+                    changes.append((owner, name, functions[original]))
+        names = {function.__name__ for function in functions}
+        for path, module in list(sys.modules.items()):
+            if names and path.partition(".")[0] == "torch" and isinstance(module, ModuleType):
+                there = vars(module)
+                changes += [
+                    (module, name, functions[there[name]])
+                    for name in names & there.keys()
+                    if isinstance(there[name], FunctionType) and there[name] in functions
+                ]
+        self._undo.enter_context(replace_attributes(changes))
 
 
-def _refuse(who: Caller, name: str, fromlist: tuple[str, ...]) -> None:
+def _refuse(who: Caller, name: str, fromlist: Iterable[str] = ()) -> None:
     """Raise what an import raises if the release that the code sees lacks it.
 
     Raises:
@@ -183,13 +193,11 @@ def _refuse(who: Caller, name: str, fromlist: tuple[str, ...]) -> None:
     for end in range(2, len(parts) + 1):
         if _lacks(who, ".".join(parts[: end - 1]), parts[end - 1]):
             missing = ".".join(parts[:end])
-            message = f"No module named {missing!r}"
-            raise ModuleNotFoundError(message, name=missing)
+            raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
     for attribute in fromlist:
         if _lacks(who, name, attribute):
             file = getattr(sys.modules.get(name), "__file__", None)
-            message = f"cannot import name {attribute!r} from {name!r} ({file})"
-            raise ImportError(message, name=name, path=file)
+            raise ImportError(f"cannot import name {attribute!r} from {name!r} ({file})", name=name, path=file)
 
 
 def _again_as_installed(perform: Callable[[], Any]) -> Any:
@@ -246,7 +254,6 @@ def _find_spec(find_spec: Callable[..., Any]) -> Callable[..., Any]:
 @contextlib.contextmanager
 def names_of_the_target() -> Iterator[None]:
     """Show the program the names of the target's torch in the block; enter it after all replacements."""
-    names = _Names()
     imports = builtins.__import__
 
     def import_checked(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
@@ -255,27 +262,25 @@ def names_of_the_target() -> Iterator[None]:
 
         if not level and name.partition(".")[0] not in sys.modules:
             result = _again_as_installed(perform)
-            distributions.take()
+            take_distributions()
             return result
         if level or not _is_torchs(name):
             return perform()
-        _refuse(caller(), name, tuple(fromlist or ()))
+        _refuse(caller(), name, fromlist or ())
         result = perform()
         names.take()
         return result
 
-    changes: list[tuple[Any, str, Callable[..., Any]]] = [
-        (builtins, "__import__", import_checked),
-        (importlib, "import_module", _watch_import_module(importlib.import_module, names)),
-        (importlib.util, "find_spec", _find_spec(importlib.util.find_spec)),
-    ]
-    names.take()
-    with version_of_the_target() as distributions:
-        try:
-            with replace_attributes(changes):
-                yield
-        finally:
-            names.restore()
+    with version_of_the_target() as take_distributions, contextlib.ExitStack() as undo:
+        names = _Names(undo)
+        names.take()
+        changes: list[tuple[Any, str, Callable[..., Any]]] = [
+            (builtins, "__import__", import_checked),
+            (importlib, "import_module", _watch_import_module(importlib.import_module, names)),
+            (importlib.util, "find_spec", _find_spec(importlib.util.find_spec)),
+        ]
+        with replace_attributes(changes):
+            yield
 
 
 # -- arguments -------------------------------------------------------------------------------------------------------
@@ -362,45 +367,6 @@ def _add_check(key: str, function: FunctionType) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return call_checked
-
-
-class Functions:
-    """Replaces the functions of the modules that are imported, each once."""
-
-    def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any]] = []
-        self._taken: set[str] = set()
-
-    def take(self) -> None:
-        """Replace the functions of the modules that were imported since the last call."""
-        functions: dict[FunctionType, Callable[..., Any]] = {}
-        changes: list[tuple[Any, str, Any]] = []
-        for key in python_names().arguments.keys() - self._taken:
-            owner, name = _owner(key)
-            original = vars(owner).get(name) if owner else None
-            if isinstance(original, FunctionType):
-                self._taken.add(key)
-                functions[original] = _add_check(key, original)
-                if isinstance(owner, type):
-                    changes.append((owner, name, original))
-        names = {function.__name__ for function in functions}
-        for path, module in list(sys.modules.items()):
-            if names and path.partition(".")[0] == "torch" and isinstance(module, ModuleType):
-                there = vars(module)
-                changes += [
-                    (module, name, there[name])
-                    for name in names & there.keys()
-                    if isinstance(there[name], FunctionType) and there[name] in functions
-                ]
-        for place, name, original in changes:
-            setattr(place, name, functions[original])
-        self._undo += changes
-
-    def restore(self) -> None:
-        """Restore all functions."""
-        for place, name, original in self._undo:
-            setattr(place, name, original)
-        self._undo.clear()
 
 
 def _owner(key: str) -> tuple[Any, str]:

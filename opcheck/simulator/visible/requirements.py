@@ -8,6 +8,7 @@ library that fails on the installed torch with the target's version sees the ins
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -83,8 +84,7 @@ def ask_for(who: Caller, decide: Callable[..., Answer], *details: Hashable) -> A
     package = who.package
     if is_outdated(package):
         # Every target in this process has had the answers that the library failed with.
-        target = READS.now(_with_installed)
-        answer = decide(target, *details)
+        answer = decide(READS.now(_with_installed), *details)
     else:
         answer = READS.ask(as_seen, package, decide, *details)
     record(who, answer, decide, *details)
@@ -149,12 +149,9 @@ def _requirement(package: str) -> SpecifierSet:
     distribution = _distribution(package) if package else None
     specifiers = SpecifierSet()
     for line in distribution.requires or () if distribution else ():
-        try:
+        with contextlib.suppress(InvalidRequirement):
             requirement = Requirement(line)
-        except InvalidRequirement:
-            continue
-        if requirement.name == "torch":
-            specifiers &= requirement.specifier
+            specifiers &= requirement.specifier if requirement.name == "torch" else SpecifierSet()
     return specifiers
 
 
@@ -196,24 +193,24 @@ class Caller(NamedTuple):
     line: int
 
     @property
+    def _below_site(self) -> Path | None:
+        """The file of a library without the folder of the environment."""
+        return next((Path(self.file.rpartition(folder)[2]) for folder in _SITE if folder in self.file), None)
+
+    @property
     def package(self) -> str:
         """The top-level package of a library; empty for a program's code."""
-        for folder in _SITE:
-            if folder in self.file:
-                return Path(self.file.rpartition(folder)[2]).parts[0].removesuffix(".py")
-        return ""
+        path = self._below_site
+        return path.parts[0].removesuffix(".py") if path else ""
 
     @property
     def place(self) -> str:
         """The file and line; for a library, without the folder of the environment."""
-        folder = next((folder for folder in _SITE if folder in self.file), None)
-        file = self.file.rpartition(folder)[2] if folder else Path(self.file).name
-        return f"{Path(file).as_posix()}:{self.line}"
+        return f"{(self._below_site or Path(Path(self.file).name)).as_posix()}:{self.line}"
 
 
 #: of each file with a reader (code objects of two files may be equal): whose it is; None: the standard library's
 _kinds: dict[str, Kind | None] = {}
-_NOBODY = Caller("own", "", 0)
 
 
 def caller(depth: int = 1) -> Caller:
@@ -224,7 +221,7 @@ def caller(depth: int = 1) -> Caller:
         if kind is not None:
             return Caller(kind, frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
-    return _NOBODY
+    return Caller("own", "", 0)
 
 
 def kind_of(code: CodeType) -> Kind | None:

@@ -67,7 +67,7 @@ class MPSStorage(torch.UntypedStorage):
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.UntypedStorage:
         """Return a copy on the same device."""
         if id(self) not in memo:
-            memo[id(self)] = on_mps(torch.UntypedStorage(self.nbytes()).copy_(self, False))
+            memo[id(self)] = _copied_to_mps(self)
         return memo[id(self)]
 
 
@@ -83,8 +83,10 @@ def on_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
 
 def to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """Return a copy on ``mps`` (torch/storage.py, ``_StorageBase.mps``, would allocate there)."""
-    if isinstance(storage, MPSStorage):
-        return storage
+    return storage if isinstance(storage, MPSStorage) else _copied_to_mps(storage)
+
+
+def _copied_to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     return on_mps(torch.UntypedStorage(storage.nbytes()).copy_(storage, False))
 
 
@@ -145,8 +147,9 @@ def _exporter(original: Callable[..., Any], exported: Exported) -> Callable[...,
         if place is not None and place != (_METAL if there else (_CPU_TYPE, 0)):
             goal = "mps:0" if place == _METAL else "cpu"
             if copy is False:
-                message = f"cannot move (i.e. copy=False) tensor from {tensor.device} to {goal} without copying."
-                raise ValueError(message)
+                raise ValueError(
+                    f"cannot move (i.e. copy=False) tensor from {tensor.device} to {goal} without copying."
+                )
             tensor, copy = tensor.to(goal), None
             if goal == "cpu":
                 return original(tensor)

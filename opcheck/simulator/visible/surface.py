@@ -88,12 +88,11 @@ class MacStream:
     def wait_stream(self, stream: Any) -> None:
         """Do nothing: all work is done."""
 
-    def record_event(self, event: Any = None) -> MacEvent:
+    def record_event(self, event: Any = None) -> Any:
         """An event, recorded."""
         event = event or MacEvent()
         event.record()
-        result: MacEvent = event
-        return result
+        return event
 
     def __enter__(self) -> Self:
         """Return the stream itself: there is no other."""
@@ -108,18 +107,18 @@ class _OfDevice(type):
 
     original: Any
     of_mac: type
+    #: the first release that makes one
+    since = Version(0, 0)
 
     def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if device is None or torch.device(device).type == "mps":
-            return cls.make(*args, **kwargs)
-        return cls.original(device, *args, **kwargs)
+        if device is not None and torch.device(device).type != "mps":
+            return cls.original(device, *args, **kwargs)
+        if target_reads.READS.ask(target_reads.is_before, cls.since):
+            raise RuntimeError("Backend doesn't support create a new Stream.")
+        return cls.of_mac(*args, **kwargs)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, (cls.of_mac, cls.original))
-
-    def make(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return an object of the Mac."""
-        return cls.of_mac(*args, **kwargs)
 
 
 class AnyEvent(metaclass=_OfDevice):
@@ -128,19 +127,12 @@ class AnyEvent(metaclass=_OfDevice):
     original, of_mac = torch.Event, MacEvent
 
 
-class _StreamOfDevice(_OfDevice):
-    def make(cls, *_args: Any, **_kwargs: Any) -> Any:
-        """Return the stream, or raise as a release that makes none."""
-        if target_reads.READS.ask(target_reads.is_before, Version(2, 15)):
-            # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
-            raise RuntimeError("Backend doesn't support create a new Stream.")
-        return MacStream()
-
-
-class AnyStream(metaclass=_StreamOfDevice):
+class AnyStream(metaclass=_OfDevice):
     """Replaces ``torch.Stream``."""
 
     original, of_mac = torch.Stream, MacStream
+    # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
+    since = Version(2, 15)
 
 
 def answering(value: Any) -> Callable[..., Any]:
@@ -173,13 +165,7 @@ _UNKNOWN = "what {} answers on a Mac is not known here"
 _NO_METAL = "Metal code does not run here: an emulated Mac has no Metal compiler"
 
 
-@contextlib.contextmanager
-def _index(_device: Any) -> Iterator[None]:
-    yield
-
-
-@contextlib.contextmanager
-def _no_profile(*_: Any, **__: Any) -> Iterator[None]:
+def _nothing(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
@@ -234,11 +220,11 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (torch.mps, "compile_shader", _refusing(_NO_METAL)),
         (torch.mps, "load_metallib", _refusing(_NO_METAL)),
         (torch.mps, "Event", MacEvent),
-        (torch.mps.profiler, "profile", _no_profile),
+        (torch.mps.profiler, "profile", contextlib.contextmanager(_nothing)),
         (torch.mps.profiler, "metal_capture", _refusing(_UNKNOWN.format("torch.mps.profiler.metal_capture"))),
         (torch.mps.event, "Event", MacEvent),
         (torch, "Stream", AnyStream),
-        (torch.accelerator, "device_index", _index),
+        (torch.accelerator, "device_index", contextlib.contextmanager(_nothing)),
         (torch.accelerator, "current_stream", answering(MacStream())),
         (storage_base, "mps", to_mps),
         *_answers("mac_surface"),
@@ -338,14 +324,11 @@ def mps_backend(target: Target) -> Iterator[None]:
     def newer(major: int, minor: int = 0) -> bool:
         return target_reads.READS.ask(target_reads.is_newer, major, minor)
 
-    def newer_than_13(minor: int = 0) -> bool:
-        return newer(13, minor)
-
     replacements = (
         *_ALWAYS,
         *((*place, value) for place, value in places.without_cuda()),
         (torch.backends.mps, "is_macos_or_newer", newer),
-        (torch.backends.mps, "is_macos13_or_newer", newer_than_13),
+        (torch.backends.mps, "is_macos13_or_newer", lambda minor=0: newer(13, minor)),
         (*places.MPS_IS_ON_MACOS, newer),
     )
     # Programs do not use a name that this torch lacks.

@@ -81,6 +81,10 @@ class SeenText(str):  # noqa: SLOT000 - it keeps who read it
     def __reduce_ex__(self, _protocol: Any) -> Any:
         return self.__reduce__()
 
+    def question(self, name: str, operand: Any) -> tuple[Any, ...] | None:
+        """Return the question that a comparison is; None where it needs the whole."""
+        return (compares, self.kind, name, operand) if isinstance(operand, (str, tuple)) else None
+
 
 class SeenTorchVersion(SeenText, TorchVersion):
     """The target's ``torch.__version__``."""
@@ -88,16 +92,35 @@ class SeenTorchVersion(SeenText, TorchVersion):
     kind = TorchVersion
 
 
+class _SeenNumber(int):
+    """A number of packaging's Version that records its use."""
+
+    kind: type = int
+    reader: Caller
+    part: str
+    used: bool
+
+    def whole(self) -> int:
+        """Return the number itself, and record the query."""
+        self.used = True
+        return ask_for(self.reader, part_of, self.part) if READS.is_target_shown() else int.__int__(self)
+
+    def question(self, name: str, operand: Any) -> tuple[Any, ...] | None:
+        """Return the question that a comparison is; None where it needs the whole."""
+        return (part_compares, self.part, name, operand) if type(operand) is int else None
+
+
 def _make_comparison(name: str) -> Callable[[Any, Any], Any]:
-    def compare(self: SeenText, operand: Any) -> Any:
-        if isinstance(operand, SeenText):
+    def compare(self: Any, operand: Any) -> Any:
+        if isinstance(operand, (SeenText, _SeenNumber)):
             operand = operand.whole()
         if isinstance(operand, list):
             operand = tuple(operand)
-        if not READS.is_target_shown() or not isinstance(operand, (str, tuple)):
+        question = self.question(name, operand)
+        if question is None or not READS.is_target_shown():
             return _COMPARISONS[name](self.kind(self.whole()), operand)
         self.used = True
-        return ask_for(_asks(self.reader), compares, self.kind, name, operand)
+        return ask_for(_asks(self.reader), *question)
 
     return compare
 
@@ -109,7 +132,7 @@ def _asks(reader: Caller) -> Caller:
 
 
 def _by_the_whole(name: str) -> Callable[..., Any]:
-    def method(self: SeenText, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.whole(), name)(*args, **kwargs)
 
     return method
@@ -146,51 +169,13 @@ _LOG_CALL = re.compile(r"\s*(?:\w+\.)*_?log(?:ger|ging)?\.\w+\(", re.IGNORECASE)
 _KEPT = frozenset(
     {"__class__", "__new__", "__init__", "__getattribute__", "__setattr__", "__delattr__", "__dir__"}
     | {"__doc__", "__init_subclass__", "__subclasshook__", "__reduce__", "__reduce_ex__"}
-    | {"__getstate__", "__sizeof__", "__getnewargs__", "__annotations__", "maketrans"}
+    | {"__getstate__", "__sizeof__", "__getnewargs__", "__annotations__", "maketrans", "from_bytes"}
 )
-for _kind in (SeenText, SeenTorchVersion):
-    for _name in set(dir(str)) - _KEPT:
+for _kind, _base in ((SeenText, str), (SeenTorchVersion, str), (_SeenNumber, int)):
+    for _name in {name for name in dir(_base) if callable(getattr(_base, name))} - _KEPT:
         _make = _make_comparison if _name in _COMPARISONS else _by_the_whole
-        _make = _as_message if _name in {"__str__", "__format__"} else _make
+        _make = _as_message if _base is str and _name in {"__str__", "__format__"} else _make
         setattr(_kind, _name, _make(_name))
-
-
-class _SeenNumber(int):
-    """A number of packaging's Version that records its use."""
-
-    reader: Caller
-    part: str
-    used: bool
-
-
-def _number_compared(name: str) -> Callable[[Any, Any], Any]:
-    def compare(self: _SeenNumber, operand: Any) -> Any:
-        if type(operand) is not int or not READS.is_target_shown():
-            return getattr(int, name)(_whole_number(self), operand)
-        self.used = True
-        return ask_for(_asks(self.reader), part_compares, self.part, name, operand)
-
-    return compare
-
-
-def _whole_number(self: _SeenNumber) -> int:
-    self.used = True
-    if not READS.is_target_shown():
-        return int.__int__(self)
-    number: int = ask_for(self.reader, part_of, self.part)
-    return number
-
-
-def _by_the_number(name: str) -> Callable[..., Any]:
-    def method(self: _SeenNumber, *args: Any) -> Any:
-        return getattr(_whole_number(self), name)(*args)
-
-    return method
-
-
-for _name in {name for name in dir(int) if callable(getattr(int, name))} - _KEPT - {"from_bytes"}:
-    _make = _number_compared if _name in _COMPARISONS else _by_the_number
-    setattr(_SeenNumber, _name, _make(_name))
 
 
 class _SeenVersion(PackagingVersion):
@@ -233,11 +218,6 @@ def _number(name: str) -> property:
     return property(get)
 
 
-def _as_text(self: _SeenVersion) -> SeenText:
-    # Releases have neither a local nor a development part: the public and the base version are the whole.
-    return _make_seen(SeenText, _read_unrecorded(self.reader, self.text), self.reader)
-
-
 def _whole_version(self: _SeenVersion) -> str:
     if READS.is_target_shown():
         return ask_for(self.reader, version_of)
@@ -251,7 +231,12 @@ for _name in ("release", "epoch", "pre", "post", "dev", "local"):
 for _name in ("major", "minor", "micro"):
     setattr(_SeenVersion, _name, _number(_name))
 for _name in ("base_version", "public"):
-    setattr(_SeenVersion, _name, property(_as_text))
+    # Releases have neither a local nor a development part: these are the whole.
+    setattr(
+        _SeenVersion,
+        _name,
+        property(lambda seen: _make_seen(SeenText, _read_unrecorded(seen.reader, seen.text), seen.reader)),
+    )
 for _name, _function in (("__str__", _whole_version), ("__hash__", lambda version: hash(_whole_version(version)))):
     setattr(_SeenVersion, _name, _function)
 
@@ -312,33 +297,7 @@ def torch_version_property(kind: type[SeenText]) -> property:
         version = show_version(kind, caller())  # not tested for truth, which would record a query
         return vars(module)["__version__"] if version is None else version
 
-    def put(module: ModuleType, value: Any) -> None:
-        vars(module)["__version__"] = value
-
-    return property(get, put)
-
-
-class Distributions:
-    """The classes whose ``version`` reports the target's torch: importlib.metadata's, and its backport's.
-
-    Once the backport is imported (diffusers does it), importlib.metadata gives distributions of its class, too.
-    """
-
-    def __init__(self) -> None:
-        self._versions: dict[Any, property] = {}
-
-    def take(self) -> None:
-        """Replace ``version`` of each class that has been imported by now."""
-        for name in ("importlib.metadata", "importlib_metadata"):
-            distribution = getattr(sys.modules.get(name), "Distribution", None)
-            if distribution is not None and distribution not in self._versions:
-                self._versions[distribution] = distribution.version
-                distribution.version = property(_version_seen(distribution.version))
-
-    def restore(self) -> None:
-        """Restore the classes' own ``version``."""
-        for distribution, version in self._versions.items():
-            distribution.version = version
+    return property(get, lambda module, value: vars(module).update(__version__=value))
 
 
 def _version_seen(before: property) -> Callable[[Any], str]:
@@ -351,8 +310,12 @@ def _version_seen(before: property) -> Callable[[Any], str]:
 
 
 @contextlib.contextmanager
-def version_of_the_target() -> Iterator[Distributions]:
-    """Report the target's torch through ``importlib.metadata``, and record comparisons, in the block."""
+def version_of_the_target() -> Iterator[Callable[[], None]]:
+    """Report the target's torch through ``importlib.metadata``, and record comparisons, in the block.
+
+    Once its backport is imported (diffusers does it), importlib.metadata gives distributions of the backport's class,
+    too: the value replaces ``version`` of each class that has been imported by now.
+    """
     parse = PackagingVersion.__init__
 
     def parse_seen(self: PackagingVersion, version: Any) -> None:
@@ -364,10 +327,17 @@ def version_of_the_target() -> Iterator[Distributions]:
         if type(self) is PackagingVersion:
             self.__class__ = _version_class(version.reader, str.__str__(version))
 
-    distributions = Distributions()
-    distributions.take()
-    try:
-        with replace_attributes([(PackagingVersion, "__init__", parse_seen)]):
-            yield distributions
-    finally:
-        distributions.restore()
+    taken = set()
+    with contextlib.ExitStack() as undo:
+
+        def take_distributions() -> None:
+            for name in ("importlib.metadata", "importlib_metadata"):
+                distribution = getattr(sys.modules.get(name), "Distribution", None)
+                if distribution is not None and distribution not in taken:
+                    taken.add(distribution)
+                    version = property(_version_seen(distribution.version))
+                    undo.enter_context(replace_attributes([(distribution, "version", version)]))
+
+        take_distributions()
+        undo.enter_context(replace_attributes([(PackagingVersion, "__init__", parse_seen)]))
+        yield take_distributions
