@@ -290,8 +290,7 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
 
 def _read_run(folder: Path, lists: OpLists) -> KeptRun:
     evidence = read_evidence(folder)
-    line = str(Version.parse(evidence.host.torch))
-    if line not in {release.line for release in lists.releases}:
+    if str(Version.parse(evidence.host.torch)) not in {release.line for release in lists.releases}:
         raise InputError(
             f"this evidence is of torch {evidence.host.torch}, which has no list",
             context=str(folder),

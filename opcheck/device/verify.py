@@ -152,9 +152,8 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
         OpListError: the lists lack the release.
     """
     expected, observed = calls_of(prediction), calls_of(observation)
-    has_observed = any(calls.confidence == CONFIDENCE for calls in observed)
     # A run that broke off at its first call has nothing else to show than that.
-    if not has_observed and observation.capture.complete:
+    if not any(calls.confidence == CONFIDENCE for calls in observed) and observation.capture.complete:
         raise UsageError(
             "nothing in the second report was observed",
             context=observation.model,
@@ -326,8 +325,7 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
     taken = set(lists.statements.by_id)
     alike: dict[tuple[str, Status, str], list[Pair]] = {}
     for pair in verification.contradictions:
-        worse = pair.observed in _WORSE.get(pair.predicted, ())
-        if worse and pair.op != NOT_NAMED and "::" in pair.op:
+        if pair.observed in _WORSE.get(pair.predicted, ()) and pair.op != NOT_NAMED and "::" in pair.op:
             alike.setdefault((pair.op, pair.observed, pair.prints), []).append(pair)
     for (op, status, prints), pairs in alike.items():
         name = _free(name_statement(op, _ENDINGS[status]), taken)

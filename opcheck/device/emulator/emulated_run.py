@@ -38,9 +38,8 @@ def run(request: RunRequest) -> RunOutcome:
         # Its space is taken now: the program may fill the disk.
         write_text(answer, " " * RESERVED)
         Path(directory, PROCESSES).mkdir()
-        variable = "1" if request.cpu_fallback else "0"
         # A Mac has no GPU of this machine.
-        variables = {"PYTORCH_ENABLE_MPS_FALLBACK": variable, "CUDA_VISIBLE_DEVICES": ""}
+        variables = {"PYTORCH_ENABLE_MPS_FALLBACK": "1" if request.cpu_fallback else "0", "CUDA_VISIBLE_DEVICES": ""}
         target = Target(torch=Version.parse(request.torch), macos=Version.parse(request.macos))
         python = interpreter(request.program, target) if request.exact else ""
         ended: SignalledError | None = None

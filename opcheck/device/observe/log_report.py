@@ -58,8 +58,7 @@ def system(
     releases = tuple(Version.parse(release.line) for release in lists.releases)
     line = parse_torch(torch, releases) if torch else _line(written, events, lists, releases, notes)
     minimum = Version.parse(lists.release(str(line)).minimum_macos)
-    logged = _first(table().macos, text)
-    version = parse_macos(macos, minimum, line) if macos else _macos(logged, minimum, notes)
+    version = parse_macos(macos, minimum, line) if macos else _macos(_first(table().macos, text), minimum, notes)
     raised = any(event.kind == "no_kernel" for event in events)
     fell_back = any(_needs_variable(event, str(line), lists) for event in events)
     if not fell_back and not raised:

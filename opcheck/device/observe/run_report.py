@@ -65,8 +65,7 @@ class CallTimeline:
         self._rows = {row.number: row for row in recording.rows}
         end = recording.end
         # Of an aborted process the marks show which calls ended.
-        marks = MARK.finditer(recording.log)
-        ended = (int(mark[1]) for mark in marks if mark[2] == ">")
+        ended = (int(mark[1]) for mark in MARK.finditer(recording.log) if mark[2] == ">")
         self._counts = Counter(end.counts) if end else Counter(ended)
         self._events = events
         self._warned = _fallback_warnings(end, events, lists)
@@ -203,8 +202,7 @@ class CallTimeline:
         by_place: Counter[GroupLocation] = Counter()
         for number, count in counts.items():
             if row := self._rows.get(number):
-                module = any_layer(row.module)
-                place = GroupLocation.at(row.location, module=module, count=0, phase=row.phase)
+                place = GroupLocation.at(row.location, module=any_layer(row.module), count=0, phase=row.phase)
                 by_place[place] += count
         return tuple(msgspec.structs.replace(place, count=count) for place, count in by_place.items())
 

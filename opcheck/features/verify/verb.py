@@ -63,8 +63,7 @@ def command(
             )
         mac = this.this_mac()
         if program:
-            fallback = target_here(target).fallback
-            verified = this.verify_program(prediction, mac, lists, cpu_fallback=fallback)
+            verified = this.verify_program(prediction, mac, lists, cpu_fallback=target_here(target).fallback)
         else:
             request = request_of(prediction, target_here(target).target(lists), capture)
             with ProgressOptions(verbose=verbose).shown() as say:

@@ -1,5 +1,6 @@
 """Define a leaf call, and the sinks that record calls."""
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from opcheck.data.tables import refused_by
-from opcheck.simulator.dispatch.routes import Route, name_arguments, wrap_numbers
+from opcheck.simulator.dispatch.routes import BoundCall, Route, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import META, TensorMeta, spec_of
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError
@@ -30,89 +31,90 @@ class ShapedResult(NamedTuple):
     elements: int
 
 
-def result_of(route: Route, args: Any, kwargs: Any, ask: TargetQueries) -> ShapedResult:
+def result_of(call: BoundCall, ask: TargetQueries) -> ShapedResult:
     """Return the metadata of this call's results.
 
     Raises:
         NotSimulatedError: torch has no meta kernel, there is no rule here, and no CPU kernel to try.
         DataDependentError: the shape depends on values.
     """
-    rule = route.operator.metadata
-    if rule is not None:
-        arguments = _convert(name_arguments(route, args, kwargs), lambda tensor: tensor._mps.spec, spec_of)
-        specs = rule(arguments, ask)
-        return ShapedResult(specs, _list_unchanged(route, args, kwargs), _largest(specs))
-    if any(_is_sparse(tensor) for tensor in flat_tensors((args, list(kwargs.values())))):
+    route = call.route
+    if route.operator.metadata is not None:
+        specs = route.operator.metadata(_convert(call.named(), lambda tensor: tensor._mps.spec, spec_of), ask)
+        return ShapedResult(specs, _list_unchanged(call), _largest(specs))
+    if any(is_on_mps(t) and t._mps.spec.layout is not torch.strided for t in _inputs(call)):
         # torch has meta kernels for hardly any operator on sparse tensors.
-        return _run_without_meta(route, args, kwargs)
+        return _run_without_meta(call)
     try:
-        return _run(route, args, kwargs)
+        return _run(call)
     except NotImplementedError:
         if route.reads_shape:
-            message = (
+            raise DataDependentError(
                 f"{route.name} makes a tensor whose shape depends on values, and these are not known in a run on shapes"
-            )
-            raise DataDependentError(message) from None
-        return _run_without_meta(route, args, kwargs)
+            ) from None
+        return _run_without_meta(call)
     except RuntimeError as error:
         # What torch.library.custom_op registers for Meta until it has a rule
         # (torch/_library/custom_ops.py).
         if "There was no fake impl registered" not in str(error):
             raise
-        return _run_without_meta(route, args, kwargs)
+        return _run_without_meta(call)
 
 
-def _run(route: Route, args: Any, kwargs: Any) -> ShapedResult:
+def _inputs(call: BoundCall) -> tuple[torch.Tensor, ...]:
+    return flat_tensors((call.args, list(call.kwargs.values())))
+
+
+def _run(call: BoundCall) -> ShapedResult:
+    route = call.route
+
     def convert(tensor: MPSTensor) -> torch.Tensor:
         return tensor._mps.spec.fresh_meta() if route.reshapes else tensor._mps.spec.meta()
 
-    meta_args = wrap_numbers(route, _convert(args, convert, _as_meta))
-    meta_kwargs = _convert(kwargs, convert, _as_meta)
-    if route.has_device and (route.factory or "device" in kwargs):
-        meta_kwargs["device"] = META
-    outputs = route.func(*meta_args, **meta_kwargs)
-    if not route.returns:
-        outputs = ()
-    elif len(route.returns) == 1:
-        outputs = (outputs,)
-    specs = tuple(_spec(output) for output in outputs)
-    written: tuple[tuple[TensorMeta | None, ...], ...] = _list_unchanged(route, args, kwargs)
-    if route.reshapes:
-        written = tuple(
-            tuple(spec_of(t) for t in flat_tensors(argument_at(route, index, meta_args, meta_kwargs)))
-            for index in route.writes
-        )
-    return ShapedResult(specs, written, _largest(specs))
+    meta = call._replace(
+        args=wrap_numbers(route, _convert(call.args, convert, _as_meta)),
+        kwargs=_convert(call.kwargs, convert, _as_meta),
+    )
+    if route.has_device and (route.factory or "device" in call.kwargs):
+        meta.kwargs["device"] = META
+    result = _shaped(call, route.func(*meta.args, **meta.kwargs))
+    if not route.reshapes:
+        return result
+    written = (flat_tensors(meta.argument(index)) for index in route.writes)
+    return result._replace(written=tuple(tuple(map(spec_of, tensors)) for tensors in written))
 
 
-def _run_without_meta(route: Route, args: Any, kwargs: Any) -> ShapedResult:
+def _shaped(call: BoundCall, outputs: Any) -> ShapedResult:
+    """Return the metadata of results, of a call that leaves that of its arguments as it is."""
+    listed = outputs if len(call.route.returns) > 1 else (outputs,) if call.route.returns else ()
+    specs = tuple(_spec(output) for output in listed)
+    return ShapedResult(specs, _list_unchanged(call), _largest(specs))
+
+
+def _run_without_meta(call: BoundCall) -> ShapedResult:
+    route = call.route
     if route.writes and all(relation.relation == "argument" for relation in route.returns):
         # In place, without a reshape: the results are the arguments.
-        results = (argument_at(route, each.argument, args, kwargs) for each in route.returns)
+        results = (call.argument(each.argument) for each in route.returns)
         specs = tuple(each._mps.spec if is_on_mps(each) else each for each in results)
-        return ShapedResult(specs, _list_unchanged(route, args, kwargs), 0)
-    sizes = sum(t.numel() for t in flat_tensors((args, list(kwargs.values()))))
-    if sizes <= _ZEROS_ELEMENTS:
-        try:
-            return _run_on_zeros(route, args, kwargs)
-        except NotImplementedError:
-            pass
+        return ShapedResult(specs, _list_unchanged(call), 0)
+    if sum(t.numel() for t in _inputs(call)) <= _ZEROS_ELEMENTS:
+        with contextlib.suppress(NotImplementedError):
+            return _run_on_zeros(call)
     whose = f"torch {torch.__version__}" if route.name.startswith("aten::") else "its library"
     raise NotSimulatedError(f"{route.name} has no shape rule: {whose} has no meta kernel for it")
 
 
-def _run_on_zeros(route: Route, args: Any, kwargs: Any) -> ShapedResult:
+def _run_on_zeros(call: BoundCall) -> ShapedResult:
     def zeros(tensor: MPSTensor) -> torch.Tensor:
         spec = tensor._mps.spec
         return torch.zeros(spec.shape, dtype=spec.dtype, layout=spec.layout)
 
-    real_kwargs = _convert(kwargs, zeros)
+    real_kwargs = _convert(call.kwargs, zeros)
     if "device" in real_kwargs:
         real_kwargs["device"] = torch.device("cpu")
-    outputs = route.func(*wrap_numbers(route, _convert(args, zeros)), **real_kwargs)
-    outputs = outputs if len(route.returns) > 1 else (outputs,)
-    specs = tuple(_spec(output) for output in outputs) if route.returns else ()
-    return ShapedResult(specs, _list_unchanged(route, args, kwargs), _largest(specs))
+    real_args = wrap_numbers(call.route, _convert(call.args, zeros))
+    return _shaped(call, call.route.func(*real_args, **real_kwargs))
 
 
 # -- conversion ---------------------------------------------------------------------------------------------
@@ -138,10 +140,6 @@ def _convert(
     return value
 
 
-def _is_sparse(tensor: torch.Tensor) -> bool:
-    return is_on_mps(tensor) and tensor._mps.spec.layout is not torch.strided
-
-
 def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
     """Return the tensors in a value, in nested lists and tuples too."""
     if isinstance(value, torch.Tensor):
@@ -151,15 +149,8 @@ def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
     return ()
 
 
-def argument_at(route: Route, index: int, args: Any, kwargs: Any) -> Any:
-    """Return the argument at a position of the schema; None where there is none."""
-    if index < 0:
-        return None
-    return args[index] if index < len(args) else kwargs.get(route.arguments[index])
-
-
-def _list_unchanged(route: Route, args: Any, kwargs: Any) -> tuple[tuple[TensorMeta | None, ...], ...]:
-    return tuple((None,) * len(flat_tensors(argument_at(route, index, args, kwargs))) for index in route.writes)
+def _list_unchanged(call: BoundCall) -> tuple[tuple[TensorMeta | None, ...], ...]:
+    return tuple((None,) * len(flat_tensors(call.argument(index))) for index in call.route.writes)
 
 
 def _spec(output: Any) -> Any:
@@ -174,14 +165,13 @@ def _spec(output: Any) -> Any:
 def check_layout(tensor: torch.Tensor) -> None:
     """Raise NotSimulatedError for a layout, or a sort of dtype, that the simulated tensor cannot have."""
     if tensor.is_nested:
-        message = "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
-        raise NotSimulatedError(message)
+        raise NotSimulatedError(
+            "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
+        )
     if tensor.is_quantized:
-        message = f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none"
-        raise NotSimulatedError(message)
+        raise NotSimulatedError(f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none")
     if tensor.layout not in (torch.strided, torch.sparse_coo):
-        message = f"tensors of layout {tensor.layout} on MPS are not simulated"
-        raise NotSimulatedError(message)
+        raise NotSimulatedError(f"tensors of layout {tensor.layout} on MPS are not simulated")
 
 
 def _largest(specs: Any) -> int:
@@ -289,8 +279,7 @@ class BodySink:
     def body(self, composite: str) -> Body:
         """Return what the composite's body called, without calls of the composite itself."""
         self.names.pop(composite, None)
-        calls = tuple(call for call in self.calls.values() if call.route.name != composite)
-        return Body(tuple(self.names), calls)
+        return Body(tuple(self.names), tuple(call for call in self.calls.values() if call.route.name != composite))
 
     def count_requests(self, _operator: str) -> int:
         """Return how often values were requested, at any place."""
@@ -304,5 +293,4 @@ class BodySink:
         """
         self._asked += 1
         if self._asked > _MOST_GUESSES:
-            message = f"{operator} got the answer {answer} and requests it again and again"
-            raise RuntimeError(message)
+            raise RuntimeError(f"{operator} got the answer {answer} and requests it again and again")

@@ -19,7 +19,6 @@ from opcheck.simulator.dispatch.calls import (
     Call,
     InnerCall,
     Sink,
-    argument_at,
     flat_tensors,
     metas,
 )
@@ -28,14 +27,7 @@ from opcheck.simulator.dispatch.gradient_devices import Nodes
 from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, legacy_body
 from opcheck.simulator.dispatch.operators.operator import Role, mismatch, overload_named, row_of
 from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, keep_generators
-from opcheck.simulator.dispatch.routes import (
-    Route,
-    RouteKind,
-    make_higher_route,
-    make_route,
-    name_arguments,
-    wrap_numbers,
-)
+from opcheck.simulator.dispatch.routes import BoundCall, Route, RouteKind, make_higher_route, make_route, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPSTensor, detach_values, is_on_mps, placement, wrap
 from opcheck.simulator.dispatch.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, spec_of
 from opcheck.simulator.errors import NotSimulatedError
@@ -132,8 +124,8 @@ class Simulator(dispatch.DispatchMode):
             kwargs = {**kwargs, "dtype": _NARROWER[kwargs["dtype"]]}
             if route.operator.role is Role.CAST and args[0].dtype == kwargs["dtype"]:
                 return _alias(args[0])
-        if self.context.report_guess is not None and route.operator.repair is not None:
-            args, kwargs = self._repair(route, args, kwargs)
+        if self.context.report_guess is not None and route.operator.repair is not None and is_on_mps(args[0]):
+            args, kwargs = self._repair(BoundCall(route, args, kwargs))
         inputs: list[torch.Tensor] = []
         parts: list[Any] = [func, len(args)]
         parts += [_encode(value, inputs) for value in args]
@@ -153,36 +145,29 @@ class Simulator(dispatch.DispatchMode):
         self._nodes.note(on_mps=True)
         if route.kind is not RouteKind.LEAF:
             return self._run_body(route, args, kwargs)
-        return self._leaf(route, tuple(parts), args, kwargs, inputs, on_mps)
+        return self._leaf(BoundCall(route, args, kwargs, tuple(parts)), inputs, on_mps)
 
-    def _leaf(
-        self,
-        route: Route,
-        key: tuple[Any, ...],
-        args: Any,
-        kwargs: Any,
-        inputs: list[torch.Tensor],
-        on_mps: list[MPSTensor],
-    ) -> Any:
+    def _leaf(self, bound: BoundCall, inputs: list[torch.Tensor], on_mps: list[MPSTensor]) -> Any:
         """Compute a call that no Python code decomposes, and pass it to the sink."""
-        result_device = _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE
-        refusal = self._refusal(route, args, kwargs, inputs, on_mps)
-        body = self._body(route, key, args, kwargs) if route.has_body else NO_BODY
+        route, kwargs = bound.route, bound.kwargs
+        refusal = self._refusal(bound, inputs, on_mps)
+        body = self._body(bound) if route.has_body else NO_BODY
         again = route.draws and kwargs.get("generator") is None and is_recomputed()
+        call = Call(route, bound.key, tuple(inputs), (), body, refusal)
         if self.before_call is not None:
-            self.before_call(Call(route, key, tuple(inputs), (), body, refusal, "", again))
+            self.before_call(call._replace(recomputed=again))
         try:
-            outputs = self._compute(route, key, args, kwargs, on_mps, result_device)
+            outputs = self._compute(bound, on_mps, _CPU if on_mps and self._leaves_mps(kwargs) else MPS_DEVICE)
         except NotSimulatedError as error:
             # The call is recorded although the program may end here; a sparse factory's is none of
             # the dense key.
             if kwargs.get("layout") in (None, torch.strided):
-                self.sink.record(Call(route, key, tuple(inputs), (), body, refusal, str(error)))
+                self.sink.record(call._replace(not_computed=str(error)))
             raise
         except (RuntimeError, TypeError) as error:
             refusal = getattr(error, "refusal", refusal)  # of a RefusedError
             # A dtype that no backend computes, or two devices: the check of a meta kernel.
-            failed = Call(route, key, tuple(inputs), (), body, refusal)
+            failed = call._replace(refusal=refusal)
             if refusal is not None or failed.in_refused_dtype:
                 self.sink.record(failed)
                 vars(error)[RECORDED] = True
@@ -196,33 +181,29 @@ class Simulator(dispatch.DispatchMode):
             return outputs
         flat = flat_tensors(outputs)
         if route.operator.passes and body.names is not None:
-            body = self._pass_arguments(route, body.names, args, kwargs, flat)
+            body = self._pass_arguments(bound, body.names, flat)
         because, self.not_computed = self.not_computed, ""
-        self.sink.record(Call(route, key, tuple(inputs), flat, body, refusal, because, again))
+        self.sink.record(Call(route, bound.key, call.inputs, flat, body, refusal, because, again))
         self._last_is_check = route.operator.is_check
         return outputs
 
-    def _refusal(
-        self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor], on_mps: list[MPSTensor]
-    ) -> tuple[str, str] | None:
-        operator, refusal = route.operator, None
+    def _refusal(self, bound: BoundCall, inputs: list[torch.Tensor], on_mps: list[MPSTensor]) -> tuple[str, str] | None:
+        operator, refusal = bound.route.operator, None
         if on_mps and operator.refuses_devices is not None:
-            refusal = operator.refuses_devices(args, inputs)
+            refusal = operator.refuses_devices(bound.args, inputs)
         elif on_mps and len(inputs) != len(on_mps) and not operator.mixes_devices:
-            refusal = self._device_mismatch(route, args, kwargs, inputs)
-        if refusal is None and self.context.draws_on_cpu and kwargs.get("generator") is not None:
+            refusal = self._device_mismatch(bound, inputs)
+        if refusal is None and self.context.draws_on_cpu and bound.kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR
         return refusal
 
-    def _device_mismatch(
-        self, route: Route, args: Any, kwargs: Any, inputs: list[torch.Tensor]
-    ) -> tuple[str, str] | None:
+    def _device_mismatch(self, bound: BoundCall, inputs: list[torch.Tensor]) -> tuple[str, str] | None:
+        route = bound.route
         outs, written = (
-            [t for index in indices for t in _collect_written(route, index, args, kwargs)]
+            [t for index in indices for t in flat_tensors(bound.argument(index))]
             for indices in (route.outs, route.writes)
         )
-        arguments = name_arguments(route, args, kwargs)
-        general = mismatch(route.name, arguments, inputs, outs, written, iterated=route.is_iterated)
+        general = mismatch(route.name, bound.named(), inputs, outs, written, iterated=route.is_iterated)
         if general is None:
             return None
         texts = route.operator.device_texts
@@ -281,32 +262,30 @@ class Simulator(dispatch.DispatchMode):
                 DispatchKey.CompositeImplicitAutograd, *wrap_numbers(route, args), **kwargs
             )
 
-    def _body(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any) -> Body:
+    def _body(self, bound: BoundCall) -> Body:
+        route = bound.route
         body = route.operator.body
         if body is not None:
-            arguments = name_arguments(route, args, kwargs)
-            return Body(body(arguments, self.context.ask) if callable(body) else body)
+            return Body(body(bound.named(), self.context.ask) if callable(body) else body)
         if route.name in LEGACY_BODIES:
             calls = self.context.ask(legacy_body, route.name)
             if calls is not None:
                 return Body(calls)
         if route.bodiless:
             return NOT_FOLLOWED
-        case = (key, ambient())
+        case = (bound.key, ambient())
         if case not in self._bodies:
             self._bodies[case] = NOT_FOLLOWED  # a body that calls itself is not followed twice
-            self._bodies[case] = self._follow_body(route, args, kwargs)
+            self._bodies[case] = self._follow_body(bound)
         return self._bodies[case]
 
-    def _pass_arguments(
-        self, route: Route, names: tuple[str, ...], args: Any, kwargs: Any, outputs: tuple[torch.Tensor, ...]
-    ) -> Body:
+    def _pass_arguments(self, bound: BoundCall, names: tuple[str, ...], outputs: tuple[torch.Tensor, ...]) -> Body:
         """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
-        arguments = name_arguments(route, args, kwargs)
+        arguments = bound.named()
         results = metas(outputs)
         result: list[InnerCall] = []
         for name in names:
-            renamed = route.operator.passes.get(name)
+            renamed = bound.route.operator.passes.get(name)
             if renamed is None:
                 continue
             inner = self._inner_routes.get(name) or self._inner_routes.setdefault(
@@ -325,11 +304,12 @@ class Simulator(dispatch.DispatchMode):
             result.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
         return Body(names, tuple(result))
 
-    def _follow_body(self, route: Route, args: Any, kwargs: Any) -> Body:
+    def _follow_body(self, bound: BoundCall) -> Body:
         """Return what the composite's body dispatches to.
 
         The body runs on copies without values: following it changes nothing.
         """
+        route = bound.route
         if route.composite is None:
             return NO_BODY
         followed = BodySink()
@@ -337,9 +317,8 @@ class Simulator(dispatch.DispatchMode):
         before, self.before_call = self.before_call, None
         try:
             with torch.no_grad(), keep_generators(), dispatch.below_autograd(), self, self.context.set(on_mps=True):
-                dispatch.body_of(route.func)(
-                    route.composite, *wrap_numbers(route, _valueless(args)), **_valueless(kwargs)
-                )
+                arguments = wrap_numbers(route, _valueless(bound.args))
+                dispatch.body_of(route.func)(route.composite, *arguments, **_valueless(bound.kwargs))
         except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
             return NOT_FOLLOWED
         finally:
@@ -348,60 +327,58 @@ class Simulator(dispatch.DispatchMode):
 
     # -- results --------------------------------------------------------------------------------------------
 
-    def _compute(
-        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, on_mps: list[MPSTensor], device: torch.device
-    ) -> Any:
-        state = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
-        state = state and route.func not in self._unrunnable
-        if not state:
-            return self._compute_unknown(route, key, args, kwargs, device)
+    def _compute(self, bound: BoundCall, on_mps: list[MPSTensor], device: torch.device) -> Any:
+        route = bound.route
+        known = all(t._mps.payload is not None and t._mps.memory.known for t in on_mps)
+        if not known or route.func in self._unrunnable:
+            return self._compute_unknown(bound, device)
         if not (route.reads_data or route.reads_shape or route.operator.needs_values):
-            result = self._result_of(route, key, args, kwargs)
+            result = self._result_of(bound)
             if result.elements > (VIEWED if route.operator.role is Role.EXPAND else self.keep):
-                return self._compute_shapes(route, result, args, kwargs, device)
+                return self._compute_shapes(bound, result, device)
         try:
-            return self._compute_real(route, args, kwargs, device)
+            return self._compute_real(bound, device)
         except NotImplementedError:
             # Only MPS has a kernel for it (_scaled_dot_product_attention_math_for_mps): no values
             # then.
             self._unrunnable.add(route.func)
-            return self._compute_unknown(route, key, args, kwargs, device)
+            return self._compute_unknown(bound, device)
 
-    def _compute_unknown(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, device: torch.device) -> Any:
+    def _compute_unknown(self, bound: BoundCall, device: torch.device) -> Any:
+        route, args = bound.route, bound.args
         if route.reads_data:
             dtype = torch.bool if route.operator.answers_bool else args[0].dtype
-            times = self.sink.count_requests(route.name)
-            answer = unbacked_values.scalar(dtype, times, checks=self._last_is_check)
+            answer = unbacked_values.scalar(dtype, self.sink.count_requests(route.name), checks=self._last_is_check)
             self._report_guess(route.name, answer)
             return answer
         if route.operator.absorbing is not None:
-            result = self._result_of(route, key, args, kwargs)
+            result = self._result_of(bound)
             spec = result.specs[0]
             if result.elements <= self.keep and _is_decided(route.operator.absorbing, spec, args):
                 decided = torch.full(spec.shape, route.operator.absorbing, dtype=spec.dtype)
                 return self._wrap_guess((decided,), device)
         if route.operator.unbacked is not None:
-            guess = route.operator.unbacked(name_arguments(route, args, kwargs), self.keep)
+            guess = route.operator.unbacked(bound.named(), self.keep)
             if guess.assumed:
                 self._report_guess(route.name, guess.assumed)
             return self._wrap_guess(guess.results, device)
         masks = unbacked_values.without_masks(args) if route.operator.takes_masks else None
         if masks is None:
-            result = self._result_of(route, key, args, kwargs)
+            result = self._result_of(bound)
         else:
             # Not by its key: how much a mask selects may be known.
             replaced, assumed = masks
             if assumed:
                 self._report_guess(route.name, assumed)
-            result = calls.result_of(route, replaced, kwargs, self.context.ask)
-        return self._compute_shapes(route, result, args, kwargs, device)
+            result = calls.result_of(bound._replace(args=replaced), self.context.ask)
+        return self._compute_shapes(bound, result, device)
 
-    def _result_of(self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any) -> calls.ShapedResult:
+    def _result_of(self, bound: BoundCall) -> calls.ShapedResult:
         # Factories without a dtype and divisions of integers take the default dtype.
-        kept = (torch.get_default_dtype(), key)
+        kept = (torch.get_default_dtype(), bound.key)
         result = self._results.get(kept)
         if result is None:
-            result = self._results[kept] = calls.result_of(route, args, kwargs, self.context.ask)
+            result = self._results[kept] = calls.result_of(bound, self.context.ask)
         return result
 
     def _report_guess(self, operator: str, answer: Any) -> None:
@@ -409,32 +386,31 @@ class Simulator(dispatch.DispatchMode):
         self.context.report_guess = self._report_guess
         self.sink.guess(operator, answer)
 
-    def _repair(self, route: Route, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def _repair(self, bound: BoundCall) -> tuple[Any, Any]:
         """Return the arguments, made consistent if an assumed value led to some that do not fit together."""
-        repair = route.operator.repair
-        changes = repair(name_arguments(route, args, kwargs)) if repair and is_on_mps(args[0]) else None
+        repair = bound.route.operator.repair
+        changes = repair(bound.named()) if repair else None
         if changes is None:
-            return args, kwargs
+            return bound.args, bound.kwargs
         changed, assumed = changes
-        self._report_guess(route.name, assumed)
-        pairs = zip(route.arguments, args, strict=False)
+        self._report_guess(bound.route.name, assumed)
+        pairs = zip(bound.route.arguments, bound.args, strict=False)
         return (
             tuple(changed.get(name, value) for name, value in pairs),
-            {name: changed.get(name, value) for name, value in kwargs.items()},
+            {name: changed.get(name, value) for name, value in bound.kwargs.items()},
         )
 
     def _wrap_guess(self, results: tuple[TensorMeta | torch.Tensor, ...], device: torch.device) -> Any:
         created = [
-            self._wrap_shape("new", result, None, device)
-            if isinstance(result, TensorMeta)
-            else self._wrap_real("new", result, None, device)
+            (self._wrap_shape if isinstance(result, TensorMeta) else self._wrap_real)("new", result, None, device)
             for result in results
         ]
         return created[0] if len(created) == 1 else tuple(created)
 
-    def _compute_real(self, route: Route, args: Any, kwargs: Any, device: torch.device) -> Any:
-        with draw_on_mps(kwargs.get("generator")) if route.draws else contextlib.nullcontext():
-            outputs = self._execute(route, wrap_numbers(route, _payloads(args)), _payloads(kwargs))
+    def _compute_real(self, bound: BoundCall, device: torch.device) -> Any:
+        route = bound.route
+        with draw_on_mps(bound.kwargs.get("generator")) if route.draws else contextlib.nullcontext():
+            outputs = self._execute(route, wrap_numbers(route, _payloads(bound.args)), _payloads(bound.kwargs))
         if route.operator.uninitialized:
             outputs.zero_()
         elif route.operator.role is Role.ZERO_TENSOR:
@@ -442,26 +418,20 @@ class Simulator(dispatch.DispatchMode):
             # (ATen/ZeroTensorFallback.cpp).
             outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
         for index in route.writes:
-            for written in _collect_written(route, index, args, kwargs):
+            for written in flat_tensors(bound.argument(index)):
                 if is_on_mps(written) and written._mps.payload is not None:
                     refresh(written, spec_of(written._mps.payload))
         if not route.returns:
             return outputs
+        bases = [bound.argument(each.argument) for each in route.returns]
         if route.returns_list:
-            base = argument_at(route, route.returns[0].argument, args, kwargs)
-            return [self._wrap_real(route.returns[0].relation, out, base, device) for out in outputs]
+            return [self._wrap_real(route.returns[0].relation, out, bases[0], device) for out in outputs]
         if len(route.returns) == 1:
-            base = argument_at(route, route.returns[0].argument, args, kwargs)
-            return self._wrap_real(route.returns[0].relation, outputs, base, device)
+            return self._wrap_real(route.returns[0].relation, outputs, bases[0], device)
         on_cpu = route.operator.results_on_cpu
         return tuple(
-            self._wrap_real(
-                relation.relation,
-                out,
-                argument_at(route, relation.argument, args, kwargs),
-                _CPU if index in on_cpu else device,
-            )
-            for index, (relation, out) in enumerate(zip(route.returns, outputs, strict=True))
+            self._wrap_real(each.relation, out, base, _CPU if index in on_cpu else device)
+            for index, (each, out, base) in enumerate(zip(route.returns, outputs, bases, strict=True))
         )
 
     def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -475,16 +445,14 @@ class Simulator(dispatch.DispatchMode):
         if device is _CPU:
             return value
         calls.check_layout(value)
-        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
-        wrapped = wrap(spec_of(value), value, memory)
+        wrapped = wrap(spec_of(value), value, base._mps.memory if relation == "view" and is_on_mps(base) else None)
         _set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
         return wrapped
 
-    def _compute_shapes(
-        self, route: Route, result: calls.ShapedResult, args: Any, kwargs: Any, device: torch.device
-    ) -> Any:
+    def _compute_shapes(self, bound: BoundCall, result: calls.ShapedResult, device: torch.device) -> Any:
+        route = bound.route
         for index, specs in zip(route.writes, result.written, strict=True):
-            for written, spec in zip(_collect_written(route, index, args, kwargs), specs, strict=True):
+            for written, spec in zip(flat_tensors(bound.argument(index)), specs, strict=True):
                 if is_on_mps(written):
                     if index not in route.operator.keeps_values_of:
                         written._mps.memory.known = False
@@ -494,27 +462,22 @@ class Simulator(dispatch.DispatchMode):
                     written.copy_(self._copied_to_host(spec_of(written)))
         outputs: list[Any] = []
         on_cpu = route.operator.results_on_cpu
-        for index, (relation, spec) in enumerate(zip(route.returns, result.specs, strict=True)):
-            base = argument_at(route, relation.argument, args, kwargs)
-            place = _CPU if index in on_cpu else device
-            if relation.relation == "argument":
-                outputs.append(base)
-            elif type(spec) is list:
-                outputs.append([self._wrap_shape(relation.relation, s, base, place) for s in spec])
-            else:
-                outputs.append(self._wrap_shape(relation.relation, spec, base, place))
-            _keep_bits(route, relation.relation, base, outputs[-1])
+        for index, ((relation, argument), spec) in enumerate(zip(route.returns, result.specs, strict=True)):
+            base = bound.argument(argument)
+            outputs.append(self._wrap_shape(relation, spec, base, _CPU if index in on_cpu else device))
+            _keep_bits(route, relation, base, outputs[-1])
         if not outputs:
             return None
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _wrap_shape(self, relation: str, spec: Any, base: Any, device: torch.device) -> Any:
+        if relation == "argument":
+            return base
         if not isinstance(spec, TensorMeta):
-            return spec
+            return [self._wrap_shape(relation, s, base, device) for s in spec] if type(spec) is list else spec
         if device is _CPU:
             return self._copied_to_host(spec)
-        memory = base._mps.memory if relation == "view" and is_on_mps(base) else None
-        return wrap(spec, None, memory)
+        return wrap(spec, None, base._mps.memory if relation == "view" and is_on_mps(base) else None)
 
     def _copied_to_host(self, spec: TensorMeta) -> torch.Tensor:
         """Substitute values for unknown ones, and record the assumption."""
@@ -595,10 +558,6 @@ def _payloads(value: Any) -> Any:
         return {name: _payloads(item) for name, item in value.items()}
     # The class first: a quantized layer's packed weights (a ScriptObject) cannot be compared.
     return _CPU if kind is torch.device and value == MPS_DEVICE else value
-
-
-def _collect_written(route: Route, index: int, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
-    return flat_tensors(argument_at(route, index, args, kwargs))
 
 
 def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:

@@ -136,8 +136,8 @@ def _backward(self: Any, *gradients: Any) -> Any:
         [places[index] for index in counted],
         f"Function {self.name()} returned an ",
     )
-    result = dict(enumerate(listed)) | dict(zip(counted, check_hook, strict=True))
-    return tuple(result.values())
+    moved = dict(zip(counted, check_hook, strict=True))
+    return tuple(moved.get(index, result) for index, result in enumerate(listed))
 
 
 BACKWARD_APPLIED = BACKWARD_APPLY.value()

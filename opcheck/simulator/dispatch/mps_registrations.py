@@ -303,8 +303,7 @@ def note_branches(
     functions = {name: _noting(name, branch, passed) for name, branch in branches.items()}
     for name in _contested_composites():
         if name not in branches and registrations.get(name) not in KERNEL_VALUES:
-            body = functools.partial(composite, overload_named(name))
-            functions[name] = _noting(name, body, passed)
+            functions[name] = _noting(name, functools.partial(composite, overload_named(name)), passed)
     return functions
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import enum
 import functools
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -142,8 +142,7 @@ def make_route(func: OpOverload, registrations: Mapping[str, str], branches: Map
     is_composite = kind is RouteKind.LEAF and way == "composite"
     composite = None
     if has_schema and (is_composite or (kind is RouteKind.LEAF and func.namespace in LIBRARIES)):
-        keys = (key for key in _COMPOSITES if dispatch.has_kernel(name, key.name))
-        composite = next(keys, None)
+        composite = next((key for key in _COMPOSITES if dispatch.has_kernel(name, key.name)), None)
     bodiless = is_composite and composite is None
     arguments = tuple(enumerate(schema.arguments))
     writes = tuple(n for n, each in arguments if each.alias_info and each.alias_info.is_write)
@@ -236,9 +235,24 @@ def wrap_numbers(route: Route, args: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def name_arguments(route: Route, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by their names in the schema, without those that were omitted."""
-    return {**dict(zip(route.arguments, args, strict=False)), **kwargs}
+class BoundCall(NamedTuple):
+    """A call in progress: an overload's way, and the arguments."""
+
+    route: Route
+    args: Any
+    kwargs: dict[str, Any]
+    #: as in simulator/dispatch/calls.py, ``Call``
+    key: tuple[Any, ...] = ()
+
+    def named(self) -> dict[str, Any]:
+        """Return the arguments by their names in the schema, without those that were omitted."""
+        return {**dict(zip(self.route.arguments, self.args, strict=False)), **self.kwargs}
+
+    def argument(self, index: int) -> Any:
+        """Return the argument at a position of the schema; None where there is none."""
+        if index < 0:
+            return None
+        return self.args[index] if index < len(self.args) else self.kwargs.get(self.route.arguments[index])
 
 
 # -- higher-order operators ------------------------------------------------------------------------------------------

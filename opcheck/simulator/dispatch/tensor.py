@@ -19,7 +19,7 @@ import itertools
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import torch
 
@@ -130,8 +130,7 @@ def is_on_mps(value: Any) -> TypeGuard[MPSTensor]:
 
 def placement(tensor: torch.Tensor) -> Placement | None:
     """Return what the simulation records about a tensor; None for a tensor on another device."""
-    state: Placement | None = tensor._mps  # type: ignore[attr-defined]
-    return state
+    return tensor._mps  # type: ignore[attr-defined, no-any-return]
 
 
 def place(tensor: torch.Tensor, state: Placement | None) -> None:
@@ -153,19 +152,18 @@ def _template(spec: TensorMeta) -> torch.Tensor:
     """Return a tensor of this metadata with the MPS keys and no data; all others of the metadata are copies of it."""
     if spec.template is None:
         # C++ takes a tensor for a sparse one by its keys (c10/core/TensorImpl.h, is_sparse).
-        sparse = spec.layout is not torch.strided
-        spec.template = _made_with_keys(spec, SPARSE_KEYS if sparse else MPS_KEYS)
+        spec.template = _made_with_keys(spec, MPS_KEYS if spec.layout is torch.strided else SPARSE_KEYS)
     return spec.template
 
 
 def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
-    sparse = spec.layout is not torch.strided
+    is_strided = spec.layout is torch.strided
     with torch.inference_mode(mode=False), dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         wrapper = tensors.make_wrapper_subclass(
             _Wrapper,
             spec.shape,
-            strides=None if sparse else spec.stride,
-            storage_offset=None if sparse else spec.offset,
+            strides=spec.stride if is_strided else None,
+            storage_offset=spec.offset if is_strided else None,
             dtype=spec.dtype,
             device=_CPU,
             _extra_dispatch_keys=keys,
@@ -191,11 +189,8 @@ def wrap(
     template = spec.template if spec.template is not None else _template(spec)
     with _excluding(_OWN_VERSION):
         tensor: Any = _make_subclass(torch.Tensor, template, requires_grad)
-    tensor._mps = Placement(spec, payload, memory)
-    if _living is not None:
-        _living[id(tensor)] = tensor
-    typed: MPSTensor = tensor
-    return typed
+    place(tensor, Placement(spec, payload, memory))
+    return cast("MPSTensor", tensor)
 
 
 def retire() -> None:
@@ -204,8 +199,7 @@ def retire() -> None:
         return
     _refuse_retired()
     for tensor in list(_living.values()):
-        state = placement(tensor)
-        if state is not None:  # else it has moved to the CPU
+        if state := placement(tensor):  # else it has moved to the CPU
             with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
                 tensors.set_data(tensor, _made_with_keys(state.spec, _RETIRED_KEYS))
     _living.clear()
@@ -247,9 +241,7 @@ def to_mps_in_place(tensor: torch.Tensor, *, keep: int) -> MPSTensor:
         place(tensor, result._mps)
     else:
         exchange(tensor, values)
-    moved: Any = tensor
-    typed: MPSTensor = moved
-    return typed
+    return cast("MPSTensor", tensor)
 
 
 def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
@@ -264,5 +256,4 @@ def parameter_to_mps(parameter: torch.Tensor, *, keep: int) -> MPSTensor:
         place(moved, values._mps)
     else:
         exchange(parameter, values)
-    typed: MPSTensor = moved
-    return typed
+    return cast("MPSTensor", moved)

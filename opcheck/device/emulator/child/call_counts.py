@@ -297,8 +297,7 @@ class CallCounts:
     def _flops(self, call: Call) -> int:
         flops = self._known_flops.get(call.key)
         if flops is None:
-            results = list(metas(call.outputs))
-            flops = self._known_flops[call.key] = flops_of(call.route, call.key, results)
+            flops = self._known_flops[call.key] = flops_of(call.route, call.key, list(metas(call.outputs)))
         return flops
 
     def _watch_memory(self, tensor: MPSTensor, op: str, site: Site) -> None:
@@ -386,8 +385,7 @@ class CallCounts:
     def partition(self, others: Iterable[tuple[int, ...]] = ()) -> Partition:
         """What the fallbacks copied, here and in other processes; regions are not known."""
         totals = map(sum, zip(self._copies, *others, strict=True))
-        copied: dict[str, Any] = dict(zip(_COPIED, totals, strict=True))
-        return Partition(**copied)
+        return Partition(**dict(zip(_COPIED, totals, strict=True)))
 
 
 def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:

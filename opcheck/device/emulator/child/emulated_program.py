@@ -49,8 +49,7 @@ def main(file: Path) -> int:
     try:
         environments.require()
     except CaptureError as error:
-        failure = failure_of(error, request.program)
-        Path(request.answer).write_bytes(seal(failure, request.secret))
+        Path(request.answer).write_bytes(seal(failure_of(error, request.program), request.secret))
         return CaptureError.exit_code
 
     from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
@@ -190,5 +189,4 @@ def _emulation(request: RunRequest) -> Emulation:
     target = targets.target(request.torch, request.macos, lists, fallback=request.cpu_fallback)
     if request.strict:
         warnings.filterwarnings("error", message=user_program.FALLBACK_WARNING)
-    name = " ".join((request.program, *request.arguments))
-    return Emulation(target, lists, name, request.kernels)
+    return Emulation(target, lists, " ".join((request.program, *request.arguments)), request.kernels)

@@ -12,7 +12,7 @@ from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_
 from opcheck.numerics.kernels.child.kernel_check import KernelCheck
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
-from opcheck.simulator.dispatch.routes import Route, name_arguments
+from opcheck.simulator.dispatch.routes import BoundCall, Route
 from opcheck.simulator.dispatch.tensor import MPSTensor
 from opcheck.simulator.errors import NotSimulatedError, RefusedError
 from opcheck.tracing.torch_private.dispatch import without_function_modes
@@ -30,20 +30,19 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
     #: computes calls a second time by the release's kernels; None: it does not
     kernel_check: KernelCheck | None = None
 
-    def _compute(
-        self, route: Route, key: tuple[Any, ...], args: Any, kwargs: Any, on_mps: list[MPSTensor], device: torch.device
-    ) -> Any:
+    def _compute(self, bound: BoundCall, on_mps: list[MPSTensor], device: torch.device) -> Any:
+        route = bound.route
         loses = bool(on_mps) and route.name in _COPIES and target_reads.READS.now(_release) in _LOST_DOUBLES
-        if loses and route.writes and args[0].dtype in _DOUBLES:
-            return args[0]
+        if loses and route.writes and bound.args[0].dtype in _DOUBLES:
+            return bound.args[0]
         if not all(tensor._mps.payload is not None for tensor in on_mps):
             # The simulator follows the body of a composite, on tensors without values.
-            result = super()._compute(route, key, args, kwargs, on_mps, device)
+            result = super()._compute(bound, on_mps, device)
         else:
             # Outside of inference mode, the program may write to these results or save them for a backward.
             inference = torch.is_inference_mode_enabled()
             with torch.inference_mode(mode=False) if inference else contextlib.nullcontext():
-                result = self._compute_real(route, args, kwargs, device)
+                result = self._compute_real(bound, device)
         if loses and not route.writes and result.dtype in _DOUBLES:
             result.zero_()
         return result
@@ -66,7 +65,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             release = target_reads.READS.now(_release)
-            inside = self._arguments_unchecked(error, route, name_arguments(route, args, kwargs), release)
+            inside = self._arguments_unchecked(error, route, BoundCall(route, args, kwargs).named(), release)
             if inside is not None:
                 return function(
                     *(inside[name] for name in route.arguments[: len(args)]), **{name: inside[name] for name in kwargs}

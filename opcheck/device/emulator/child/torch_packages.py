@@ -116,8 +116,7 @@ def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
 
 
 def _unwritten(*_: Any, **__: Any) -> None:
-    message = "torch.jit.save is not emulated: TorchScript runs as Python here, and is not written"
-    raise NotSimulatedError(message)
+    raise NotSimulatedError("torch.jit.save is not emulated: TorchScript runs as Python here, and is not written")
 
 
 #: the mark in a saved program that was on ``mps``
@@ -158,8 +157,7 @@ def _without_modes() -> Iterator[None]:
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
-        tensors = [*_module_tensors(mod), *tree_leaves((args, kwargs))]
-        moved = any(is_on_mps(tensor) for tensor in tensors)
+        moved = any(is_on_mps(tensor) for tensor in [*_module_tensors(mod), *tree_leaves((args, kwargs))])
         if moved:
             mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
         with _without_modes():

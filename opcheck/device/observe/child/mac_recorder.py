@@ -148,8 +148,7 @@ class MacRecorder(DispatchMode):
         before = warnings.showwarning
 
         def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-            wanted = any(part in str(message) for part in WANTED)
-            if not wanted or self.warn(message, (filename, lineno)):
+            if not any(part in str(message) for part in WANTED) or self.warn(message, (filename, lineno)):
                 before(message, category, filename, lineno, *rest)
 
         with replace_attributes([(warnings, "showwarning", show)]), self._modules.follow_modules(), self:

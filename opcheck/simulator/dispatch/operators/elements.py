@@ -56,8 +56,7 @@ def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
     place = is_on_cpu(args[0])
     if place and any(isinstance(i, torch.Tensor) and not is_on_cpu(i) for i in args[1]):
         # check_indices_on_cpu_or_selfdevice; github.com/pytorch/pytorch/issues/81051
-        text = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
-        return "indices_on_mps", text
+        return "indices_on_mps", "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
     values = args[2] if len(args) > 2 else None
     # To C++ a number of Python's is a tensor without dimensions.
     if isinstance(values, torch.Tensor) and values.dim() and is_on_cpu(values) is not place:
@@ -108,8 +107,7 @@ def _refuse_count(_given: Given, _ask: TargetQueries) -> Results:
 @fact("unbacked", "aten::masked_select")
 def _guess_masked_select(arguments: Given, _keep: int) -> Guess:
     x, mask = arguments["self"], arguments["mask"]
-    elements = math.prod(torch.broadcast_shapes(x.shape, mask.shape))
-    count, assumed = count_selected(mask, elements)
+    count, assumed = count_selected(mask, math.prod(torch.broadcast_shapes(x.shape, mask.shape)))
     return Guess((contiguous((count,), x.dtype),), assumed)
 
 
@@ -313,8 +311,7 @@ def _histogram_of_bins(arguments: Given, _ask: TargetQueries) -> Results:
 
 
 def _emulate_histc(x: Tensor, *settings: Any, **named: Any) -> Tensor:
-    counted: Tensor = aten.histc.default(x.double(), *settings, **named)
-    return counted.to(x.dtype)
+    return aten.histc.default(x.double(), *settings, **named).to(x.dtype)
 
 
 @fact("emulate", "aten::max_pool2d_backward")
@@ -328,7 +325,6 @@ def _emulate_pooling_backward(
 
 for _packet in (aten.quantile, aten.nanquantile):
     for _op in (getattr(_packet, name) for name in _packet.overloads()):
-        _checked = one_device(_op, _quantile_text, follow_calls(_op, hidden=_CHECKS_OF_QUANTILES))
-        fact("branch", _op.name())(_checked)
+        fact("branch", _op.name())(one_device(_op, _quantile_text, follow_calls(_op, hidden=_CHECKS_OF_QUANTILES)))
 # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are counted so.
 fact("emulate_wider", "aten::histc")(WiderEmulation(Version(2, 13), _emulate_histc))

@@ -142,8 +142,7 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
 @fact("emulate", "aten::_scaled_dot_product_attention_math_for_mps")
 def _emulate(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any) -> Any:
     # The seventh argument, dropout_mask, is the composite's own.
-    attend = torch.nn.functional.scaled_dot_product_attention
-    out = attend(query, key, value, *rest[:3], **options)
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, *rest[:3], **options)
     # No code reads the weights, which are the kernel's own.
     return out, query.new_empty((*query.shape[:-1], key.shape[-2]))
 
@@ -164,8 +163,7 @@ _SIZES = ("stride", "padding", "dilation", "transposed", "output_padding", "grou
 def _convolution_metadata(arguments: Given, ask: TargetQueries) -> Results:
     tensors = arguments["input"] if "input" in arguments else arguments["self"], arguments["weight"]
     metas = [t.meta() if t is not None else None for t in (*tensors, arguments.get("bias"))]
-    nothing = [0] * len(arguments["padding"])
-    sizes = {"dilation": [1, 1], "groups": 1, "output_padding": nothing}
+    sizes = {"dilation": [1, 1], "groups": 1, "output_padding": [0] * len(arguments["padding"])}
     # Of MPS's own kernels the transposed one alone has it.
     sizes["transposed"] = "output_padding" in arguments
     sizes |= {name: arguments[name] for name in _SIZES if name in arguments}

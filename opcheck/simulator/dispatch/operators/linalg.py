@@ -56,8 +56,7 @@ def _linear_text(tensors: Any) -> str | None:
 def _emulate_linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
     if not mask[2]:
         return (*gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
-    bias = grad.new_zeros(grad.shape[-1:])
-    return tuple(gradients(torch.nn.functional.linear, (x, weight, bias), mask, grad))
+    return tuple(gradients(torch.nn.functional.linear, (x, weight, grad.new_zeros(grad.shape[-1:])), mask, grad))
 
 
 @fact("text", "aten::dot", "aten::vdot")
@@ -124,8 +123,7 @@ def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, **options: Any) -> Any:
     # torch/_refs/linalg/__init__.py of 2.10 to 2.13 registers it for the form with ``out=``.
     kernel = dispatch.lu_solve_in_python
     if kernel is None:
-        message = "this torch does not have the Python kernel of linalg_lu_solve for MPS"
-        raise NotSimulatedError(message)
+        raise NotSimulatedError("this torch does not have the Python kernel of linalg_lu_solve for MPS")
     out = torch.empty_like(b)
     kernel(lu, pivots, b, **{"left": True, "adjoint": False, **options}, out=out)
     return out
@@ -136,8 +134,7 @@ def _geqrf_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # BatchLinearAlgebra.cpp, geqrf: the factors, column-major, and tau
     *batch, rows, columns = arguments["self"].shape
     flipped = contiguous((*batch, columns, rows), arguments["self"].dtype).meta()
-    tau = contiguous((*batch, min(rows, columns)), arguments["self"].dtype)
-    return (spec_of(flipped.transpose(-2, -1)), tau)
+    return (spec_of(flipped.transpose(-2, -1)), contiguous((*batch, min(rows, columns)), arguments["self"].dtype))
 
 
 @fact("metadata", "aten::_compute_linear_combination")

@@ -96,8 +96,7 @@ def _layer(cell: Any, x: Tensor, hidden: Hidden, w: Weights, *, reverse: bool) -
 def _packed(
     sizes: list[int], cell: Any, data: Tensor, hidden: Hidden, w: Weights, *, reverse: bool
 ) -> tuple[Tensor, Hidden]:
-    forward = _packed_reverse if reverse else _packed_forward
-    return forward(cell, data, sizes, hidden, w)
+    return (_packed_reverse if reverse else _packed_forward)(cell, data, sizes, hidden, w)
 
 
 def _packed_forward(cell: Any, data: Tensor, sizes: list[int], hidden: Hidden, w: Weights) -> tuple[Tensor, Hidden]:
