@@ -9,16 +9,11 @@ from typing import Any
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target
 from opcheck.data.registrations import load
+from opcheck.simulator.dispatch import mps_registrations
 from opcheck.simulator.dispatch.calls import Sink
 from opcheck.simulator.dispatch.dispatch_context import make_current
 from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dispatch.gradient_devices import engine_seen_by
-from opcheck.simulator.dispatch.mps_registrations import (
-    MpsRegistrations,
-    autocast_of,
-    note_branches,
-    present_and_absent,
-)
 from opcheck.simulator.dispatch.tensor import retire
 from opcheck.simulator.real_device import cover_device_functions, out_of_reach
 from opcheck.simulator.visible.device_mode import DeviceMode, Watcher
@@ -57,8 +52,10 @@ def simulated_mac(
     with contextlib.ExitStack() as parts:
         parts.enter_context(out_of_reach())
         parts.callback(retire)
-        branches = note_branches(registrations, simulator.branches, simulator.passed)
-        parts.callback(MpsRegistrations(present_and_absent(registrations)[0], branches).remove)
+        branches = mps_registrations.note_branches(registrations, simulator.branches, simulator.passed)
+        parts.callback(
+            mps_registrations.MpsRegistrations(mps_registrations.present_and_absent(registrations)[0], branches).remove
+        )
         # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
         # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
         parts.callback(set_only_cpu_lifted, only_cpu_lifted())
@@ -68,7 +65,7 @@ def simulated_mac(
             cover_device_functions(),
             mps_backend(target),
             mac_surface(target, memory or MacMemory()),
-            autocast_of(context.ask, policies, lists.names("AutocastMPS")),
+            mps_registrations.autocast_of(context.ask, policies, lists.names("AutocastMPS")),
             methods_of_mac(),
             dlpack_of_mac(),
             simulator,

@@ -113,8 +113,7 @@ def _run_on_zeros(call: BoundCall) -> ShapedResult:
     real_kwargs = _convert(call.kwargs, zeros)
     if "device" in real_kwargs:
         real_kwargs["device"] = torch.device("cpu")
-    real_args = wrap_numbers(call.route, _convert(call.args, zeros))
-    return _shaped(call, call.route.func(*real_args, **real_kwargs))
+    return _shaped(call, call.route.func(*wrap_numbers(call.route, _convert(call.args, zeros)), **real_kwargs))
 
 
 # -- conversion ---------------------------------------------------------------------------------------------

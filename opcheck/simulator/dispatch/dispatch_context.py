@@ -50,26 +50,18 @@ class DispatchContext(threading.local):
         self.narrows = False
 
     @contextlib.contextmanager
-    def set(self, *, on_mps: bool, narrows: bool | None = None, hidden: frozenset[str] | None = None) -> Iterator[None]:
+    def set(
+        self, *, on_mps: bool, engine: bool = False, narrows: bool | None = None, hidden: frozenset[str] | None = None
+    ) -> Iterator[None]:
         """Set these values for the length of one call."""
         before = (self.on_mps, self.narrows, self.hidden, self.in_engine)
-        self.on_mps, self.in_engine = on_mps, False
+        self.on_mps, self.in_engine = on_mps, engine
         self.hidden = self.hidden if hidden is None else hidden
         self.narrows = self.narrows if narrows is None else narrows
         try:
             yield
         finally:
             self.on_mps, self.narrows, self.hidden, self.in_engine = before
-
-    @contextlib.contextmanager
-    def engine(self) -> Iterator[None]:
-        """Mark that autograd's engine runs."""
-        before = (self.on_mps, self.in_engine)
-        self.on_mps, self.in_engine = False, True
-        try:
-            yield
-        finally:
-            self.on_mps, self.in_engine = before
 
 
 def _raise(_func: Any, _args: tuple[Any, ...], _identity: str, text: str) -> None:

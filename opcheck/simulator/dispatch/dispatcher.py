@@ -11,24 +11,14 @@ import torch
 
 from opcheck.common.versions import Target
 from opcheck.simulator.dispatch import calls, unbacked_values
-from opcheck.simulator.dispatch.calls import (
-    NO_BODY,
-    NOT_FOLLOWED,
-    Body,
-    BodySink,
-    Call,
-    InnerCall,
-    Sink,
-    flat_tensors,
-    metas,
-)
+from opcheck.simulator.dispatch.calls import Body, Call, Sink, flat_tensors
 from opcheck.simulator.dispatch.dispatch_context import RECORDED, DispatchContext
 from opcheck.simulator.dispatch.gradient_devices import Nodes
 from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, legacy_body
 from opcheck.simulator.dispatch.operators.operator import Role, mismatch, overload_named, row_of
 from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, keep_generators
 from opcheck.simulator.dispatch.routes import BoundCall, Route, RouteKind, make_higher_route, make_route, wrap_numbers
-from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPSTensor, detach_values, is_on_mps, placement, wrap
+from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPSTensor, detach_values, is_on_mps, placement, set_bits, wrap
 from opcheck.simulator.dispatch.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, spec_of
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import TargetQueries
@@ -151,7 +141,7 @@ class Simulator(dispatch.DispatchMode):
         """Compute a call that no Python code decomposes, and pass it to the sink."""
         route, kwargs = bound.route, bound.kwargs
         refusal = self._refusal(bound, inputs, on_mps)
-        body = self._body(bound) if route.has_body else NO_BODY
+        body = self._body(bound) if route.has_body else calls.NO_BODY
         again = route.draws and kwargs.get("generator") is None and is_recomputed()
         call = Call(route, bound.key, tuple(inputs), (), body, refusal)
         if self.before_call is not None:
@@ -214,8 +204,7 @@ class Simulator(dispatch.DispatchMode):
         """Record that a Mac's composite refuses these arguments before it dispatches to anything."""
         inputs: list[torch.Tensor] = []
         key = (func, len(args), *(_encode(value, inputs) for value in args))
-        call = Call(self._route(func), key, tuple(inputs), (), NOT_FOLLOWED, (identity, text))
-        self.sink.record(call)
+        self.sink.record(Call(self._route(func), key, tuple(inputs), (), calls.NOT_FOLLOWED, (identity, text)))
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -225,11 +214,11 @@ class Simulator(dispatch.DispatchMode):
     # -- which way ------------------------------------------------------------------------------------------
 
     def _route(self, func: Any) -> Route:
-        route = self._routes[func] = (
-            make_higher_route(func, self.context)
-            if isinstance(func, HigherOrderOperator)
-            else make_route(func, self._registrations, self.branches)
-        )
+        if isinstance(func, HigherOrderOperator):
+            route = make_higher_route(func, self.context)
+        else:
+            route = make_route(func, self._registrations, self.branches)
+        self._routes[func] = route
         return route
 
     def _creates_on_mps(self, route: Route, kwargs: Mapping[str, Any]) -> bool:
@@ -268,22 +257,22 @@ class Simulator(dispatch.DispatchMode):
         if body is not None:
             return Body(body(bound.named(), self.context.ask) if callable(body) else body)
         if route.name in LEGACY_BODIES:
-            calls = self.context.ask(legacy_body, route.name)
-            if calls is not None:
-                return Body(calls)
+            names = self.context.ask(legacy_body, route.name)
+            if names is not None:
+                return Body(names)
         if route.bodiless:
-            return NOT_FOLLOWED
+            return calls.NOT_FOLLOWED
         case = (bound.key, ambient())
         if case not in self._bodies:
-            self._bodies[case] = NOT_FOLLOWED  # a body that calls itself is not followed twice
+            self._bodies[case] = calls.NOT_FOLLOWED  # a body that calls itself is not followed twice
             self._bodies[case] = self._follow_body(bound)
         return self._bodies[case]
 
     def _pass_arguments(self, bound: BoundCall, names: tuple[str, ...], outputs: tuple[torch.Tensor, ...]) -> Body:
         """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
         arguments = bound.named()
-        results = metas(outputs)
-        result: list[InnerCall] = []
+        results = calls.metas(outputs)
+        result: list[calls.InnerCall] = []
         for name in names:
             renamed = bound.route.operator.passes.get(name)
             if renamed is None:
@@ -301,7 +290,7 @@ class Simulator(dispatch.DispatchMode):
             }
             inputs: list[torch.Tensor] = []
             key = [part for item, value in values.items() for part in (item, _encode(value, inputs))]
-            result.append(InnerCall(inner, (inner.func, 0, *key), metas(inputs), results))
+            result.append(calls.InnerCall(inner, (inner.func, 0, *key), calls.metas(inputs), results))
         return Body(names, tuple(result))
 
     def _follow_body(self, bound: BoundCall) -> Body:
@@ -311,8 +300,8 @@ class Simulator(dispatch.DispatchMode):
         """
         route = bound.route
         if route.composite is None:
-            return NO_BODY
-        followed = BodySink()
+            return calls.NO_BODY
+        followed = calls.BodySink()
         sink, self.sink = self.sink, followed
         before, self.before_call = self.before_call, None
         try:
@@ -320,7 +309,7 @@ class Simulator(dispatch.DispatchMode):
                 arguments = wrap_numbers(route, _valueless(bound.args))
                 dispatch.body_of(route.func)(route.composite, *arguments, **_valueless(bound.kwargs))
         except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
-            return NOT_FOLLOWED
+            return calls.NOT_FOLLOWED
         finally:
             self.sink, self.before_call = sink, before
         return followed.body(route.name)
@@ -355,8 +344,7 @@ class Simulator(dispatch.DispatchMode):
             result = self._result_of(bound)
             spec = result.specs[0]
             if result.elements <= self.keep and _is_decided(route.operator.absorbing, spec, args):
-                decided = torch.full(spec.shape, route.operator.absorbing, dtype=spec.dtype)
-                return self._wrap_guess((decided,), device)
+                return self._wrap_guess((torch.full(spec.shape, route.operator.absorbing, dtype=spec.dtype),), device)
         if route.operator.unbacked is not None:
             guess = route.operator.unbacked(bound.named(), self.keep)
             if guess.assumed:
@@ -446,7 +434,7 @@ class Simulator(dispatch.DispatchMode):
             return value
         calls.check_layout(value)
         wrapped = wrap(spec_of(value), value, base._mps.memory if relation == "view" and is_on_mps(base) else None)
-        _set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
+        set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
         return wrapped
 
     def _compute_shapes(self, bound: BoundCall, result: calls.ShapedResult, device: torch.device) -> Any:
@@ -496,14 +484,7 @@ def _keep_bits(route: Route, relation: str, base: Any, views: Any) -> None:
         torch.view_as_real(torch.ones(1, dtype=base.dtype).conj())  # raises what it raises
     if conjugate or negative:
         for view in views if type(views) is list else (views,):
-            _set_bits(view, conjugate=conjugate, negative=negative)
-
-
-def _set_bits(tensor: MPSTensor, *, conjugate: bool, negative: bool) -> None:
-    if conjugate:
-        tensors.set_conjugate(tensor, True)
-    if negative:
-        tensors.set_negative(tensor, True)
+            set_bits(view, conjugate=conjugate, negative=negative)
 
 
 # -- arguments ----------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch.autograd.graph import get_gradient_edge
@@ -18,31 +19,21 @@ from torch.overrides import TorchFunctionMode
 from opcheck.common.replacing import replace_attributes
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import type_name
+from opcheck.tracing.torch_private import tensors
 from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batched
-from opcheck.tracing.torch_private.tensors import (
-    BACKWARD_APPLY,
-    RUN_BACKWARD,
-    SINGLE_LEVEL_FUNCTION,
-    next_sequence_number,
-    running_node,
-    sequence_number_of,
-)
+from opcheck.tracing.torch_private.tensors import BACKWARD_APPLY, RUN_BACKWARD, SINGLE_LEVEL_FUNCTION
 
 #: the attribute of a custom Function's node that states where its arguments are
 _PLACES = "_opcheck_places"
 
 
-class _ArgumentPlace(NamedTuple):
-    """Where an argument of a custom Function is; its tensor would keep the graph alive."""
+def _place(value: Any) -> SimpleNamespace | None:
+    """Return what has the device of a tensor, unknown for a wrapper of torch.func's; None for other values.
 
-    device: torch.device | None
-
-    @classmethod
-    def of(cls, value: Any) -> _ArgumentPlace | None:
-        """Return the place of a tensor, unknown for a wrapper of torch.func's; None for other values."""
-        if not isinstance(value, torch.Tensor):
-            return None
-        return cls(None if is_batched(value) else value.device)
+    The tensor itself would keep the graph alive.
+    """
+    is_tensor = isinstance(value, torch.Tensor)
+    return SimpleNamespace(device=None if is_batched(value) else value.device) if is_tensor else None
 
 
 def validate_devices(gradients: Sequence[Any], tensors: Sequence[Any], text: str) -> tuple[Any, ...]:
@@ -119,7 +110,7 @@ def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     for output in outputs if isinstance(outputs, tuple) else (outputs,):
         node = getattr(output, "grad_fn", None)
         if isinstance(node, cls._backward_cls):
-            setattr(node, _PLACES, [_ArgumentPlace.of(arg) for arg in args])
+            setattr(node, _PLACES, [_place(arg) for arg in args])
             break
     return outputs
 
@@ -131,12 +122,9 @@ def _backward(self: Any, *gradients: Any) -> Any:
     listed = results if isinstance(results, tuple) else (results,)
     # PyNode::apply drops the results for arguments that are no tensors.
     counted = [index for index, place in enumerate(places[: len(listed)]) if place is not None]
-    check_hook = validate_devices(
-        [listed[index] for index in counted],
-        [places[index] for index in counted],
-        f"Function {self.name()} returned an ",
-    )
-    moved = dict(zip(counted, check_hook, strict=True))
+    text = f"Function {self.name()} returned an "
+    checked = validate_devices([listed[index] for index in counted], [places[index] for index in counted], text)
+    moved = dict(zip(counted, checked, strict=True))
     return tuple(moved.get(index, result) for index, result in enumerate(listed))
 
 
@@ -154,12 +142,12 @@ class Nodes:
     """
 
     def __init__(self) -> None:
-        self._noted = next_sequence_number()
+        self._noted = tensors.next_sequence_number()
         self._on_mps: set[int] = set()
 
     def note(self, *, on_mps: bool) -> None:
         """Note that a call has reached the dispatcher."""
-        number = next_sequence_number()
+        number = tensors.next_sequence_number()
         if number > self._noted:
             if on_mps:
                 self._on_mps.update(range(self._noted, number))
@@ -167,12 +155,12 @@ class Nodes:
 
     def running_on_mps(self) -> bool:
         """Return whether the node that autograd's engine runs now is on MPS."""
-        node = running_node()
-        return node is not None and sequence_number_of(node) in self._on_mps
+        node = tensors.running_node()
+        return node is not None and tensors.sequence_number_of(node) in self._on_mps
 
     def name(self) -> str:
         """Return the name of the node that runs now; empty if none does."""
-        node = running_node()
+        node = tensors.running_node()
         return "" if node is None else str(node.name())
 
 
@@ -188,7 +176,7 @@ def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterato
     def running(tensors: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
         on = any(each is mode for each in function_mode_stack())
         gradients = validate_devices(gradients, tensors, "")
-        with context.engine(), contextlib.nullcontext() if on else mode:
+        with context.set(on_mps=False, engine=True), contextlib.nullcontext() if on else mode:
             return run(tensors, gradients, *args, **kwargs)
 
     custom = [(SINGLE_LEVEL_FUNCTION, "apply", classmethod(_apply)), (*BACKWARD_APPLY, _backward)]

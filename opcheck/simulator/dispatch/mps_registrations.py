@@ -154,16 +154,13 @@ def _refusal(ask: TargetQueries, dtype: torch.dtype) -> str | None:
 
 def _refused_device(target: Target) -> str:
     """Return the error of a release whose autocast does not know mps (torch/amp/autocast_mode.py), else ""."""
-    if target.torch >= Version(2, 5):
-        return ""
     if target.torch < Version(2, 1):
         return "User specified autocast device_type must be 'cuda' or 'cpu'"
-    return "User specified an unsupported autocast device_type 'mps'"
+    return "User specified an unsupported autocast device_type 'mps'" if target.torch < Version(2, 5) else ""
 
 
 def _require(ask: TargetQueries) -> None:
-    text = ask(_refused_device)
-    if text:
+    if text := ask(_refused_device):
         raise RuntimeError(text)
 
 
@@ -184,11 +181,7 @@ def autocast_of(ask: TargetQueries, policies: Mapping[str, str], cached: Iterabl
     available = module.is_autocast_available
 
     def result(
-        self: Any,
-        device_type: str,
-        dtype: torch.dtype | None = None,
-        enabled: bool = True,
-        cache_enabled: bool | None = None,
+        self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
     ) -> None:
         if device_type != "mps":
             init(self, device_type, dtype, enabled, cache_enabled)

@@ -25,7 +25,8 @@ _COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
 
 #: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp,
 #: computeDispatchTableEntry).
-_COMPOSITES = (DispatchKey.CompositeExplicitAutogradNonFunctional, DispatchKey.CompositeExplicitAutograd)
+_EVERYWHERE = DispatchKey.CompositeExplicitAutograd
+_COMPOSITES = (DispatchKey.CompositeExplicitAutogradNonFunctional, _EVERYWHERE)
 
 #: what an operator of another namespace is registered for: what a Mac could do with it.
 _TELLING_KEYS = ("MPS", "CPU", "CUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "Meta", "Autograd")
@@ -193,12 +194,8 @@ def _own_body(func: OpOverload) -> Callable[..., Any] | None:
 
     torch.library.custom_op registers its function so, unless it gets the device (torch/_library/custom_ops.py).
     """
-    everywhere = DispatchKey.CompositeExplicitAutograd
-    if func.has_kernel_for_dispatch_key(DispatchKey.MPS):
-        return None
-    if not func.has_kernel_for_dispatch_key(everywhere):
-        return None
-    return functools.partial(dispatch.body_of(func), everywhere)
+    on_mps, everywhere = map(func.has_kernel_for_dispatch_key, (DispatchKey.MPS, _EVERYWHERE))
+    return functools.partial(dispatch.body_of(func), _EVERYWHERE) if everywhere and not on_mps else None
 
 
 def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
@@ -258,7 +255,8 @@ class BoundCall(NamedTuple):
 # -- higher-order operators ------------------------------------------------------------------------------------------
 
 
-_V2_6, _V2_7, _V2_13 = (Version(2, minor) for minor in (6, 7, 13))
+#: torch/nn/attention/flex_attention.py, ``_validate_device`` (2.5 to 2.15): the devices, until which release
+_DEVICES_OF_FLEX = {Version(2, 6): "CUDA", Version(2, 7): "CUDA or CPU", Version(2, 13): "CUDA, CPU or HPU"}
 
 
 def make_higher_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
@@ -279,7 +277,7 @@ def _run_eager_form(func: HigherOrderOperator, context: DispatchContext, *args: 
     Raises:
         NotSimulatedError: it has none.
     """
-    kernel = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+    kernel = func.py_kernels.get(_EVERYWHERE)
     if kernel is None:
         raise NotSimulatedError(f"the higher-order operator {func.name()} has no form that runs without a compiler")
     if func.name() == "flex_attention" and (devices := context.ask(_devices_of_flex)):
@@ -304,12 +302,5 @@ def _unseen(names: dict[str, Any]) -> Iterator[None]:
 
 
 def _devices_of_flex(target: Target) -> str:
-    """Return the devices that the operator's Python function takes; empty if mps is among them.
-
-    Source: torch/nn/attention/flex_attention.py, ``_validate_device`` (2.5 to 2.15).
-    """
-    if target.torch >= _V2_13:
-        return ""
-    if target.torch < _V2_6:
-        return "CUDA"
-    return "CUDA or CPU" if target.torch < _V2_7 else "CUDA, CPU or HPU"
+    """Return the devices that the operator's Python function takes; empty if mps is among them."""
+    return next((devices for until, devices in _DEVICES_OF_FLEX.items() if target.torch < until), "")

@@ -130,7 +130,7 @@ def is_on_mps(value: Any) -> TypeGuard[MPSTensor]:
 
 def placement(tensor: torch.Tensor) -> Placement | None:
     """Return what the simulation records about a tensor; None for a tensor on another device."""
-    return tensor._mps  # type: ignore[attr-defined, no-any-return]
+    return tensor._mps  # type: ignore[attr-defined]
 
 
 def place(tensor: torch.Tensor, state: Placement | None) -> None:
@@ -141,6 +141,14 @@ def place(tensor: torch.Tensor, state: Placement | None) -> None:
             _living[id(tensor)] = tensor
     else:
         vars(tensor).pop("_mps", None)
+
+
+def set_bits(tensor: torch.Tensor, *, conjugate: bool, negative: bool) -> None:
+    """Set the conjugate and the negative bit of a tensor where they are given."""
+    if conjugate:
+        tensors.set_conjugate(tensor, True)
+    if negative:
+        tensors.set_negative(tensor, True)
 
 
 def detach_values(tensor: Any) -> Any:

@@ -15,7 +15,16 @@ import torch
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import current
-from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPS_KEYS, exchange, is_on_mps, place, placement, wrap
+from opcheck.simulator.dispatch.tensor import (
+    MPS_DEVICE,
+    MPS_KEYS,
+    exchange,
+    is_on_mps,
+    place,
+    placement,
+    set_bits,
+    wrap,
+)
 from opcheck.simulator.target_reads import READS, is_before
 from opcheck.simulator.visible import storage
 from opcheck.simulator.visible.storage import on_mps
@@ -139,16 +148,14 @@ def move(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     if moves and device is not None and device.type not in _BUILT:
         torch.empty(0, device=device)  # raises as on a Mac: no macOS build has the device
     # To C++ mps:1 is not where the tensor is.
-    copy = copy or (here and any(_is_another(value) for value in (*args, *kwargs.values())))
+    copy = copy or (here and any(map(_is_another, (*args, *kwargs.values()))))
     same_dtype = dtype is None or dtype == self.dtype
     same_format = memory_format is None or self.is_contiguous(memory_format=memory_format)
     if same_dtype and same_format and not moves and not copy:
         return self
     options = {"dtype": dtype, "non_blocking": non_blocking}
-    if moves:
-        options["device"] = device
-    if memory_format is not None:
-        options["memory_format"] = memory_format
+    options |= {"device": device} if moves else {}
+    options |= {} if memory_format is None else {"memory_format": memory_format}
     return copy_across(self, **options)
 
 
@@ -292,10 +299,7 @@ def _data(self: Any) -> torch.Tensor:
     result = wrap(alias.spec, alias.payload, alias.memory)
     # An uninitialized parameter allows reading its own data, and nothing else.
     with dispatch.without_function_modes():
-        if self.is_conj():
-            tensors.set_conjugate(result, True)
-        if self.is_neg():
-            tensors.set_negative(result, True)
+        set_bits(result, conjugate=self.is_conj(), negative=self.is_neg())
     return result
 
 
@@ -311,9 +315,8 @@ def set_grad(self: Any, value: Any) -> None:
     """Run ``tensor.grad = value``, which compares the devices (python_variable.cpp, THPVariable_set_grad)."""
     if isinstance(value, torch.Tensor) and _is_there(self) is not _is_there(value):
         message = (
-            f"attempting to assign a gradient with device type '{value.device.type}' to a tensor with "
-            f"device type '{self.device.type}'. Please ensure that the gradient and the tensor are on "
-            "the same device"
+            f"attempting to assign a gradient with device type '{value.device.type}' to a tensor with device type "
+            f"'{self.device.type}'. Please ensure that the gradient and the tensor are on the same device"
         )
         raise RuntimeError(message)
     GRAD_SET(self, value)

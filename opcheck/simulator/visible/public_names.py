@@ -29,20 +29,14 @@ from opcheck.data.registrations import load
 from opcheck.data.tables import python_names
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import READS
+from opcheck.simulator.visible import torch_version
 from opcheck.simulator.visible.requirements import DESCRIPTIONS, INSTALLED, Caller, ask_for, caller, version_of
-from opcheck.simulator.visible.torch_version import (
-    SeenText,
-    SeenTorchVersion,
-    readers,
-    torch_version_property,
-    version_of_the_target,
-)
 
 #: the modules that have torch's version
-_VERSIONS: dict[str, type[SeenText]] = {
-    "torch": SeenTorchVersion,
-    "torch.torch_version": SeenTorchVersion,
-    "torch.version": SeenText,
+_VERSIONS: dict[str, type[torch_version.SeenText]] = {
+    "torch": torch_version.SeenTorchVersion,
+    "torch.torch_version": torch_version.SeenTorchVersion,
+    "torch.version": torch_version.SeenText,
 }
 
 
@@ -133,7 +127,7 @@ def _class_for(module: ModuleType, names: Iterable[str]) -> type[ModuleType]:
 
     properties = {name: _make_property(module.__name__, name) for name in names}
     if module.__name__ in _VERSIONS:
-        properties["__version__"] = torch_version_property(_VERSIONS[module.__name__])
+        properties["__version__"] = torch_version.torch_version_property(_VERSIONS[module.__name__])
     return type("module", (ModuleType,), {**properties, "__all__": property(_all), "__dir__": list_names})
 
 
@@ -204,11 +198,11 @@ def _again_as_installed(perform: Callable[[], Any]) -> Any:
     """Import; if that fails after a library read the target's version, import with the installed version."""
     if not READS.is_target_shown() or READS.now(version_of) == INSTALLED:
         return perform()
-    loaded, read = {*sys.modules}, readers()
+    loaded, read = {*sys.modules}, torch_version.readers()
     try:
         return perform()
     except Exception:
-        suspects = readers() - read - READS.outdated
+        suspects = torch_version.readers() - read - READS.outdated
         if not suspects:
             raise
         READS.outdated.update(suspects)
@@ -271,7 +265,7 @@ def names_of_the_target() -> Iterator[None]:
         names.take()
         return result
 
-    with version_of_the_target() as take_distributions, contextlib.ExitStack() as undo:
+    with torch_version.version_of_the_target() as take_distributions, contextlib.ExitStack() as undo:
         names = _Names(undo)
         names.take()
         changes: list[tuple[Any, str, Callable[..., Any]]] = [
@@ -322,12 +316,7 @@ def check_in_cpp(function: Any, kwargs: dict[str, Any]) -> None:
 
 
 def _refuse_arguments(
-    who: Caller,
-    key: str,
-    name: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    signature: inspect.Signature | None = None,
+    who: Caller, key: str, name: str, args: Any, kwargs: dict[str, Any], signature: inspect.Signature | None = None
 ) -> None:
     if who.kind == "own" or not READS.is_target_shown():
         return

@@ -25,7 +25,6 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 
 from opcheck.common.versions import Target, Version
-from opcheck.data.files import Release
 from opcheck.data.registrations import load
 from opcheck.simulator.target_reads import READS
 
@@ -56,17 +55,10 @@ def view_of(target: Target, package: str) -> Target:
 def _nearest_line(requirement: SpecifierSet, target: Target) -> Version:
     if requirement.contains(version_of(target), prereleases=True):
         return target.torch
-    admitted = [
-        Version.parse(release.line)
-        for release in load().releases
-        if requirement.contains(_text_of_line(release), prereleases=True)
-    ]
+    targets = (msgspec.structs.replace(target, torch=line) for line in load().versions)
+    admitted = [each.torch for each in targets if requirement.contains(version_of(each), prereleases=True)]
     newer = [line for line in admitted if line > target.torch]
     return min(newer) if newer else max(admitted, default=_INSTALLED_LINE)
-
-
-def _text_of_line(release: Release) -> str:
-    return INSTALLED if Version.parse(release.line) == _INSTALLED_LINE else release.torch
 
 
 def is_outdated(package: str) -> bool:

@@ -24,16 +24,8 @@ from torch.torch_version import TorchVersion
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target
 from opcheck.simulator.target_reads import READS
-from opcheck.simulator.visible.requirements import (
-    DESCRIPTIONS,
-    Caller,
-    as_seen,
-    ask_for,
-    caller,
-    is_outdated,
-    record,
-    version_of,
-)
+from opcheck.simulator.visible import requirements
+from opcheck.simulator.visible.requirements import Caller, ask_for, caller, version_of
 
 #: how a comparison is written, by the name of its method
 _SIGNS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}
@@ -56,9 +48,11 @@ def part_compares(target: Target, part: str, name: str, operand: int) -> bool:
     return bool(_COMPARISONS[name](part_of(target, part), operand))
 
 
-DESCRIPTIONS[compares.__name__] = lambda _, name, operand: f"torch.__version__ {_SIGNS[name]} {operand}"
-DESCRIPTIONS[part_of.__name__] = "torch.__version__, {}".format
-DESCRIPTIONS[part_compares.__name__] = lambda part, name, operand: f"torch.__version__, {part} {_SIGNS[name]} {operand}"
+requirements.DESCRIPTIONS[compares.__name__] = lambda _, name, operand: f"torch.__version__ {_SIGNS[name]} {operand}"
+requirements.DESCRIPTIONS[part_of.__name__] = "torch.__version__, {}".format
+requirements.DESCRIPTIONS[part_compares.__name__] = lambda part, name, operand: (
+    f"torch.__version__, {part} {_SIGNS[name]} {operand}"
+)
 
 
 class SeenText(str):  # noqa: SLOT000 - it keeps who read it
@@ -161,7 +155,7 @@ def _read_unrecorded(reader: Caller, text: str) -> str:
     """Return the version without a query, for objects that record their own use."""
     if not READS.is_target_shown():
         return str.__str__(text)
-    return READS.now(lambda target: as_seen(target, reader.package, version_of))
+    return READS.now(lambda target: requirements.as_seen(target, reader.package, version_of))
 
 
 _LOG_CALL = re.compile(r"\s*(?:\w+\.)*_?log(?:ger|ging)?\.\w+\(", re.IGNORECASE)
@@ -218,6 +212,10 @@ def _number(name: str) -> property:
     return property(get)
 
 
+def _as_text(self: _SeenVersion) -> SeenText:
+    return _make_seen(SeenText, _read_unrecorded(self.reader, self.text), self.reader)
+
+
 def _whole_version(self: _SeenVersion) -> str:
     if READS.is_target_shown():
         return ask_for(self.reader, version_of)
@@ -232,11 +230,7 @@ for _name in ("major", "minor", "micro"):
     setattr(_SeenVersion, _name, _number(_name))
 for _name in ("base_version", "public"):
     # Releases have neither a local nor a development part: these are the whole.
-    setattr(
-        _SeenVersion,
-        _name,
-        property(lambda seen: _make_seen(SeenText, _read_unrecorded(seen.reader, seen.text), seen.reader)),
-    )
+    setattr(_SeenVersion, _name, property(_as_text))
 for _name, _function in (("__str__", _whole_version), ("__hash__", lambda version: hash(_whole_version(version)))):
     setattr(_SeenVersion, _name, _function)
 
@@ -256,10 +250,10 @@ def show_version(kind: type[SeenText], who: Caller) -> Any:
     """Return the version as that code sees it; None for torch's own code, which sees the installed version."""
     if who.kind == "own" or not READS.is_target_shown():
         return None
-    if is_outdated(who.package):
+    if requirements.is_outdated(who.package):
         # No question: what it does is the same for every target.
         return kind.kind(ask_for(who, version_of))
-    text = READS.now(lambda target: as_seen(target, who.package, version_of))
+    text = READS.now(lambda target: requirements.as_seen(target, who.package, version_of))
     key = (kind, who, text)
     if key not in READS.versions:
         READS.versions[key] = _make_seen(kind, text, who)
@@ -283,8 +277,8 @@ def _settle() -> None:
 
 
 def _record_answer(who: Caller, answer: Any, decide: Callable[..., Any], *details: Hashable) -> None:
-    READS.record_answer(as_seen, who.package, decide, *details, answer=answer)
-    record(who, answer, decide, *details)
+    READS.record_answer(requirements.as_seen, who.package, decide, *details, answer=answer)
+    requirements.record(who, answer, decide, *details)
 
 
 READS.settle.append(_settle)

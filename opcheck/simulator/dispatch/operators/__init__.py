@@ -14,17 +14,8 @@ import msgspec
 from opcheck.common.versions import Span, Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.operator import (
-    FUNCTIONS,
-    Branch,
-    DeviceText,
-    Operator,
-    Role,
-    always,
-    follow_calls,
-    make_like,
-    overload_named,
-)
+from opcheck.simulator.dispatch.operators import operator
+from opcheck.simulator.dispatch.operators.operator import Branch, Operator
 
 for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
     import_module(_module.name)
@@ -32,21 +23,22 @@ for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
 
 def _make_operator(name: str, facts: dict[str, Any]) -> Operator:
     """Return an overload of its entry in ``operators.yaml`` and its functions."""
-    functions = FUNCTIONS.get(name, {})
+    functions = operator.FUNCTIONS.get(name, {})
     fields = {**facts, **functions}
     text = fields.pop("text", None)
     if texts := fields.pop("texts", [{}] if text else ()):
         fields["device_texts"] = tuple(
-            DeviceText(always(row["text"]) if "text" in row else text, _read_span(row)) for row in texts
+            operator.DeviceText(operator.worded(row["text"]) if "text" in row else text, _read_span(row))
+            for row in texts
         )
     if like := fields.pop("like", None):
-        fields["metadata"] = make_like(*like)
+        fields["metadata"] = operator.make_like(*like)
     if "branch" in fields:
         branch = facts["branch"]
-        function = functions.get("branch") or follow_calls(overload_named(name))
+        function = functions.get("branch") or operator.follow_calls(operator.overload_named(name))
         fields["branch"] = Branch(function, branch["reason"], _read_span(branch))
     if "role" in facts:
-        fields["role"] = Role[facts["role"]]
+        fields["role"] = operator.Role[facts["role"]]
     for key in fields.keys() & {"keeps_values_of", "results_on_cpu"}:
         fields[key] = frozenset(fields[key])
     if isinstance(fields.get("body"), list):
@@ -60,7 +52,7 @@ def _read_span(row: dict[str, str]) -> Span:
 
 _ENTRIES = load_shipped(Path(__file__).with_name("operators.yaml"))
 _FACTS = {name: entry for entry in _ENTRIES for name in entry.pop("names")}
-OPERATORS = {name: _make_operator(name, _FACTS.get(name, {})) for name in FUNCTIONS | _FACTS}
+OPERATORS = {name: _make_operator(name, _FACTS.get(name, {})) for name in operator.FUNCTIONS | _FACTS}
 #: what is known of any other
 PLAIN = Operator()
 

@@ -7,29 +7,13 @@ from typing import Any
 import torch
 
 from opcheck.common.versions import Version
+from opcheck.simulator.dispatch import unbacked_values
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.operator import (
-    TWO_DEVICES,
-    Given,
-    Refusal,
-    Results,
-    WiderEmulation,
-    fact,
-    follow_calls,
-    is_on_cpu,
-    one_device,
-    places,
-)
+from opcheck.simulator.dispatch.operators import operator
+from opcheck.simulator.dispatch.operators.operator import Given, Refusal, Results, fact
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
-from opcheck.simulator.dispatch.unbacked_values import (
-    MOST_BOXES,
-    MOST_DIFFERENT,
-    Guess,
-    all_selected,
-    count_selected,
-    known_values,
-)
+from opcheck.simulator.dispatch.unbacked_values import Guess, all_selected, count_selected, known_values
 from opcheck.simulator.errors import DataDependentError
 from opcheck.simulator.target_reads import TargetQueries, is_before
 
@@ -53,14 +37,14 @@ def _refuses_indices(args: Sequence[Any], _tensors: Any) -> Refusal | None:
 
     Indices of the CPU are moved (``make_info``), and so is a value without dimensions (``_index_put_impl_``).
     """
-    place = is_on_cpu(args[0])
-    if place and any(isinstance(i, torch.Tensor) and not is_on_cpu(i) for i in args[1]):
+    place = operator.is_on_cpu(args[0])
+    if place and any(isinstance(i, torch.Tensor) and not operator.is_on_cpu(i) for i in args[1]):
         # check_indices_on_cpu_or_selfdevice; github.com/pytorch/pytorch/issues/81051
         return "indices_on_mps", "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
     values = args[2] if len(args) > 2 else None
     # To C++ a number of Python's is a tensor without dimensions.
-    if isinstance(values, torch.Tensor) and values.dim() and is_on_cpu(values) is not place:
-        return "device_mismatch", TWO_DEVICES
+    if isinstance(values, torch.Tensor) and values.dim() and operator.is_on_cpu(values) is not place:
+        return "device_mismatch", operator.TWO_DEVICES
     return None
 
 
@@ -71,32 +55,13 @@ def _fill_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     return (spec_of(torch.masked_fill(arguments["self"].meta(), arguments["mask"].meta(), 0)),)
 
 
-@fact(
-    "text",
-    "aten::masked_fill.Tensor",
-    "aten::masked_fill_.Tensor",
-    "aten::masked_fill.Scalar",
-    "aten::masked_fill_.Scalar",
-)
-def _fill_text(tensors: Any) -> str:
-    self, mask = places(tensors[:2])
-    return f"expected self and mask to be on the same device, but got mask on {mask} and self on {self}"
-
-
-@fact("text", "aten::nonzero.out")
-def _nonzero_text(tensors: Any) -> str:
-    # mps/operations/Indexing.mm, ``nonzero_impl_mps``
-    self, out = places(tensors[:2])
-    return f"expected self and out to be on the same device, but got out on {out} and self on {self}"
-
-
 @fact("unbacked", "aten::nonzero", "aten::argwhere")
 def _guess_nonzero(arguments: Given, keep: int) -> Guess:
     x = arguments["self"]
     count, assumed = all_selected(x.numel())
-    if x.numel() * x.dim() <= keep:
-        return Guess((torch.ones(x.shape, dtype=torch.bool).nonzero(),), assumed)
-    return Guess((contiguous((count, x.dim()), torch.int64),), assumed)
+    known = x.numel() * x.dim() <= keep
+    result = torch.ones(x.shape, dtype=torch.bool).nonzero() if known else contiguous((count, x.dim()), torch.int64)
+    return Guess((result,), assumed)
 
 
 @fact("metadata", "aten::values", "aten::_values", "aten::indices", "aten::_indices", "aten::_nnz")
@@ -129,15 +94,16 @@ def _guess_repeated(arguments: Given, _keep: int) -> Guess:
     repeats = known_values(arguments["repeats"])
     if repeats is not None:
         size = int(repeats.expand(shape[dim]).sum())
-    assumed = "" if size is not None else "as if each were repeated once"
-    shape[dim] = shape[dim] if size is None else size
+    if size is not None:
+        shape[dim] = size
+    assumed = "as if each were repeated once" if size is None else ""
     return Guess((contiguous(tuple(shape), arguments["self"].dtype),), assumed)
 
 
 @fact("unbacked", "torchvision::nms", "torchvision::qnms")
 def _guess_kept_boxes(arguments: Given, _keep: int) -> Guess:
     count = arguments["dets"].shape[0]
-    kept = min(count, MOST_BOXES)
+    kept = min(count, unbacked_values.MOST_BOXES)
     assumed = "as if no box were suppressed" if kept == count else f"as if {kept:,} boxes were kept"
     return Guess((torch.arange(kept),), assumed)
 
@@ -180,7 +146,7 @@ def _one_hot(context: DispatchContext, x: Tensor, num_classes: int = -1) -> Tens
 def _cat_text(tensors: Any) -> str:
     # mps/operations/Shape.mm, cat_out_mps: each after the last that is not skipped; since 2.12 no
     # check is left.
-    *others, last = places(tensors)
+    *others, last = operator.places(tensors)
     another = next(place for place in others if place != last)
     return f"torch.cat(): all input tensors must be on the same device. Received {another} and {last}"
 
@@ -195,8 +161,7 @@ def _equal_parts(arguments: Given) -> tuple[Given, str] | None:
     if sum(sizes) == size and min(sizes) >= 0:
         return None
     share, more = divmod(size, len(sizes))
-    equal = [share + (place < more) for place in range(len(sizes))]
-    return {"split_sizes": equal}, "as if the parts were equal"
+    return {"split_sizes": [share + (place < more) for place in range(len(sizes))]}, "as if the parts were equal"
 
 
 @fact("branch", "aten::tensor_split.tensor_indices_or_sections")
@@ -216,13 +181,12 @@ def _tensor_split(context: DispatchContext, x: Tensor, indices: Tensor, dim: int
 
 def _grid_text(tensors: Sequence[Tensor], **_: Any) -> str | None:
     # native/TensorShape.cpp, ``meshgrid``
-    if len(set(places(tensors))) < 2:
-        return None
-    return "meshgrid expects all tensors to have the same device"
+    differ = len(set(operator.places(tensors))) > 1
+    return "meshgrid expects all tensors to have the same device" if differ else None
 
 
 for _op in (aten.meshgrid.default, aten.meshgrid.indexing):
-    fact("branch", _op.name())(one_device(_op, _grid_text))
+    fact("branch", _op.name())(operator.one_device(_op, _grid_text))
 fact("emulate", "aten::_efficientzerotensor")(torch.zeros)
 
 
@@ -258,7 +222,7 @@ def _quantile_text(x: Tensor, q: Any, *_: Any, out: Any = None, **__: Any) -> st
 def _guess_unique(arguments: Given, _keep: int) -> Guess:
     x, dim = arguments["self"], arguments.get("dim")
     size = x.numel() if dim is None else x.shape[dim]
-    kept = size if dim is not None else min(size, MOST_DIFFERENT)
+    kept = size if dim is not None else min(size, unbacked_values.MOST_DIFFERENT)
     shape = (kept,) if dim is None else tuple(x.shape)
     inverse = tuple(x.shape) if dim is None else (size,)
     results = (
@@ -325,6 +289,8 @@ def _emulate_pooling_backward(
 
 for _packet in (aten.quantile, aten.nanquantile):
     for _op in (getattr(_packet, name) for name in _packet.overloads()):
-        fact("branch", _op.name())(one_device(_op, _quantile_text, follow_calls(_op, hidden=_CHECKS_OF_QUANTILES)))
+        fact("branch", _op.name())(
+            operator.one_device(_op, _quantile_text, operator.follow_calls(_op, hidden=_CHECKS_OF_QUANTILES))
+        )
 # mps/operations/HistogramKernel.mm has Metal kernels for integers; grouped experts are counted so.
-fact("emulate_wider", "aten::histc")(WiderEmulation(Version(2, 13), _emulate_histc))
+fact("emulate_wider", "aten::histc")(operator.WiderEmulation(Version(2, 13), _emulate_histc))

@@ -7,16 +7,8 @@ import torch
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.operator import (
-    Calls,
-    Given,
-    Results,
-    alike,
-    composite,
-    fact,
-    needs_grad,
-    type_name,
-)
+from opcheck.simulator.dispatch.operators import operator
+from opcheck.simulator.dispatch.operators.operator import Calls, Given, Results, fact
 from opcheck.simulator.dispatch.tensor_meta import TensorMeta, contiguous, spec_of
 from opcheck.simulator.target_reads import TargetQueries, is_before
 from opcheck.tracing.torch_private import dispatch
@@ -66,7 +58,7 @@ def _attention(
         key, value = (_repeat_heads(t, query.size(-3) // t.size(-3)) for t in (key, value))
         enable_gqa = False
     rest = (_additive(attn_mask, query.dtype), dropout_p, is_causal, None)
-    on_metal = not needs_grad(query, key, value) and ask(
+    on_metal = not operator.needs_grad(query, key, value) and ask(
         _on_metal, all(t.is_contiguous() for t in (query, key, value)), dropout_p != 0.0
     )
     options = {"scale": scale}
@@ -135,8 +127,7 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # mps/operations/Attention.mm (2.13): the output has the query's leading dimensions, the weights
     # are not kept.
     query, key, value = arguments["query"], arguments["key"], arguments["value"]
-    rows = query.shape[:-1]
-    return tuple(contiguous((*rows, width), query.dtype) for width in (value.shape[-1], key.shape[-2]))
+    return tuple(contiguous((*query.shape[:-1], width), query.dtype) for width in (value.shape[-1], key.shape[-2]))
 
 
 @fact("emulate", "aten::_scaled_dot_product_attention_math_for_mps")
@@ -149,7 +140,6 @@ def _emulate(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: A
 
 # -- convolutions: aten/src/ATen/native/Convolution.cpp and mps/operations/Convolution.mm (1.13 to 2.15) --
 
-_TRANSPOSED, _NOT_TRANSPOSED = True, False
 _SIZES = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
 
 
@@ -190,7 +180,7 @@ def _keeps_channels_last(target: Target) -> bool:
 def _convolution_backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     grad = arguments["grad_output"]
     bias = contiguous((grad.shape[1],), grad.dtype)
-    return (alike(arguments["self"]), alike(arguments["weight"]), bias)
+    return (operator.alike(arguments["self"]), operator.alike(arguments["weight"]), bias)
 
 
 @fact("body", "aten::convolution", "aten::_convolution")
@@ -214,7 +204,7 @@ def _backward_body(arguments: Given, _ask: TargetQueries) -> Calls:
 @fact("text", "aten::convolution")
 def _type_text(tensors: Any) -> str:
     # Convolution.cpp, check_input_same_type_as_parameters
-    kinds = [type_name(tensor) for tensor in tensors]
+    kinds = [operator.type_name(tensor) for tensor in tensors]
     name, kind = ("weight", kinds[1]) if kinds[0] != kinds[1] else ("bias", kinds[2])
     return f"Input type ({kinds[0]}) and {name} type ({kind}) should be the same"
 
@@ -223,35 +213,31 @@ def _type_text(tensors: Any) -> str:
 
 
 @fact("emulate", "aten::_mps_convolution")
-def _emulate_convolution(
-    x: Tensor, weight: Tensor, bias: Any, padding: Any, stride: Any, dilation: Any, groups: int
-) -> Tensor:
-    settings = (stride, padding, dilation, _NOT_TRANSPOSED, [0] * len(padding), groups)
-    return aten.convolution.default(x, weight, bias, *settings)
+def _emulate_convolution(x: Tensor, weight: Tensor, bias: Any, padding: Any, *settings: Any) -> Tensor:
+    return aten.convolution.default(x, weight, bias, *_in_order(padding, None, *settings))
 
 
 @fact("emulate", "aten::_mps_convolution_transpose")
-def _emulate_transposed(
-    x: Tensor, weight: Tensor, padding: Any, more: Any, stride: Any, dilation: Any, groups: int
-) -> Tensor:
-    settings = (stride, padding, dilation, _TRANSPOSED, more, groups)
-    return aten.convolution.default(x, weight, None, *settings)
+def _emulate_transposed(x: Tensor, weight: Tensor, *settings: Any) -> Tensor:
+    return aten.convolution.default(x, weight, None, *_in_order(*settings))
 
 
 @fact("emulate", "aten::mps_convolution_backward")
-def _emulate_backward(x: Tensor, grad: Tensor, weight: Tensor, padding: Any, stride: Any, *rest: Any) -> Any:
-    dilation, groups, mask = rest
-    sizes = (stride, padding, dilation, _NOT_TRANSPOSED, [0] * len(padding), groups)
-    return aten.convolution_backward.default(grad, x, weight, [weight.shape[0]], *sizes, mask)
+def _emulate_backward(x: Tensor, grad: Tensor, weight: Tensor, padding: Any, *settings: Any) -> Any:
+    *sizes, mask = settings
+    ordered = _in_order(padding, None, *sizes)
+    return aten.convolution_backward.default(grad, x, weight, [weight.shape[0]], *ordered, mask)
 
 
 @fact("emulate", "aten::mps_convolution_transpose_backward")
-def _emulate_transposed_backward(
-    x: Tensor, grad: Tensor, weight: Tensor, padding: Any, more: Any, stride: Any, *rest: Any
-) -> Any:
-    dilation, groups, mask = rest
-    sizes = (stride, padding, dilation, _TRANSPOSED, more, groups)
-    return aten.convolution_backward.default(grad, x, weight, None, *sizes, [*mask, False])[:2]
+def _emulate_transposed_backward(x: Tensor, grad: Tensor, weight: Tensor, *settings: Any) -> Any:
+    *sizes, mask = settings
+    return aten.convolution_backward.default(grad, x, weight, None, *_in_order(*sizes), [*mask, False])[:2]
+
+
+def _in_order(padding: Any, more: Any, stride: Any, dilation: Any, groups: int) -> tuple[Any, ...]:
+    """Return settings in the order of aten::convolution; ``more`` is the output padding, None if not transposed."""
+    return (stride, padding, dilation, more is not None, more or [0] * len(padding), groups)
 
 
 # -- normalizations, and the kernels of them that a Mac registers from Python --
@@ -272,29 +258,26 @@ def _fused_rms_norm(target: Target, plain: bool) -> str:
 
 @fact("branch", "aten::rms_norm")
 def _rms_norm(
-    context: DispatchContext,
-    x: Tensor,
-    normalized_shape: list[int],
-    weight: Tensor | None = None,
-    eps: float | None = None,
+    context: DispatchContext, x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     way = "composite"
-    if weight is not None and x.is_floating_point() and weight.is_floating_point() and not needs_grad(x, weight):
+    if (
+        weight is not None
+        and x.is_floating_point()
+        and weight.is_floating_point()
+        and not operator.needs_grad(x, weight)
+    ):
         channels_last = x.dim() in (4, 5) and x.is_contiguous(
             memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d
         )
         plain = weight.dtype == x.dtype and not (channels_last and not x.is_contiguous())
         way = context.ask(_fused_rms_norm, plain)
     if way == "operator":
-        return aten._fused_rms_norm.default(x.contiguous(), normalized_shape, weight, eps)[0]
+        return aten._fused_rms_norm.default(x.contiguous(), shape, weight, eps)[0]
     if way == "allocation":
         return torch.empty_like(x)
-    return _rms_norm_composite(x, normalized_shape, weight, eps)
-
-
-def _rms_norm_composite(x: Tensor, normalized_shape: list[int], weight: Tensor | None, eps: float | None) -> Tensor:
     # layer_norm.cpp, rms_norm_composite: the mean of squares in float32 for float16 and bfloat16.
-    dims = list(range(x.dim() - len(normalized_shape), x.dim()))
+    dims = list(range(x.dim() - len(shape), x.dim()))
     compute = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
     if eps is None:
         eps = torch.finfo(compute).eps
@@ -397,7 +380,7 @@ def _dropout(context: DispatchContext, x: Tensor, p: float, train: bool) -> Tens
     fits = train and 0 < p < 1 and x.numel() > 0 and x.dtype in _FLOATS and _is_dense(x)
     if fits and not context.ask(is_before, Version(2, 15)):
         return aten.native_dropout.default(x, p, train)[0]
-    return composite(aten.dropout.default, x, p, train)
+    return operator.composite(aten.dropout.default, x, p, train)
 
 
 fact("body", "aten::ldexp.Tensor")(functools.partial(_ldexp, "aten::mul.Tensor"))

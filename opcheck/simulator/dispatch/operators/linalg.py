@@ -7,18 +7,8 @@ from typing import Any
 import torch
 
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.operator import (
-    Calls,
-    Given,
-    Results,
-    checked_by_linear_algebra,
-    composite,
-    fact,
-    gradients,
-    is_on_cpu,
-    needs_grad,
-    places,
-)
+from opcheck.simulator.dispatch.operators import operator
+from opcheck.simulator.dispatch.operators.operator import Calls, Given, Results, fact
 from opcheck.simulator.dispatch.tensor_meta import contiguous, spec_of
 from opcheck.simulator.dispatch.unbacked_values import Guess
 from opcheck.simulator.errors import NotSimulatedError
@@ -39,15 +29,14 @@ def _linear_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     if x.shape[-1:] == weight.shape[-1:]:
         return (contiguous((*x.shape[:-1], *weight.shape[:-1]), x.dtype),)
     # Raises as the CPU does, by way of the composite.
-    metas = (x.meta(), weight.meta(), None if bias is None else bias.meta())
-    return (spec_of(torch.nn.functional.linear(*metas)),)
+    return (spec_of(torch.nn.functional.linear(*(x.meta(), weight.meta(), None if bias is None else bias.meta()))),)
 
 
 @fact("text", "aten::linear")
 def _linear_text(tensors: Any) -> str | None:
     # mps/operations/Linear.mm, ``_mps_linear``: in this order.
     for name, tensor in zip(("input", "weight", "bias"), tensors, strict=False):
-        if is_on_cpu(tensor):
+        if operator.is_on_cpu(tensor):
             return f"Tensor for argument {name} is on cpu but expected on mps"
     return None
 
@@ -55,14 +44,10 @@ def _linear_text(tensors: Any) -> str | None:
 @fact("emulate", "aten::linear_backward")
 def _emulate_linear_backward(x: Tensor, grad: Tensor, weight: Tensor, mask: Sequence[bool]) -> Any:
     if not mask[2]:
-        return (*gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
-    return tuple(gradients(torch.nn.functional.linear, (x, weight, grad.new_zeros(grad.shape[-1:])), mask, grad))
-
-
-@fact("text", "aten::dot", "aten::vdot")
-def _dot_text(tensors: Any) -> str:
-    devices = ", ".join(places(tensors))
-    return f"Expected all tensors to be on the same device. Found: {devices}"
+        return (*operator.gradients(torch.nn.functional.linear, (x, weight), mask[:2], grad), None)
+    return tuple(
+        operator.gradients(torch.nn.functional.linear, (x, weight, grad.new_zeros(grad.shape[-1:])), mask, grad)
+    )
 
 
 @fact("metadata", "aten::_grouped_mm")
@@ -98,7 +83,7 @@ def _tensordot(_context: DispatchContext, a: Tensor, b: Tensor, dims_a: list[int
         elif b.shape[j] == 1:
             a = a.sum(i, keepdim=True)
         else:
-            return composite(aten.tensordot.default, a, b, dims_a, dims_b)
+            return operator.composite(aten.tensordot.default, a, b, dims_a, dims_b)
     free_a = [d for d in range(a.dim()) if d not in dims_a]
     free_b = [d for d in range(b.dim()) if d not in dims_b]
     shared = math.prod(a.shape[d] for d in dims_a)
@@ -115,7 +100,7 @@ def _tensordot(_context: DispatchContext, a: Tensor, b: Tensor, dims_a: list[int
 
 @fact("branch", "aten::linalg_eigvals")
 def _eigvals(_context: DispatchContext, x: Tensor) -> Tensor:
-    return aten.linalg_eig.default(x)[0] if needs_grad(x) else aten._linalg_eigvals.default(x)
+    return aten.linalg_eig.default(x)[0] if operator.needs_grad(x) else aten._linalg_eigvals.default(x)
 
 
 @fact("python_kernel", "aten::linalg_lu_solve")
@@ -161,5 +146,5 @@ def _guess_least_squares(arguments: Given, _keep: int) -> Guess:
     return Guess(results, "as if the matrix had full rank")
 
 
-fact("text", "aten::mm")(checked_by_linear_algebra("mm", "mat1", "mat2"))
-fact("text", "aten::addmm")(checked_by_linear_algebra("addmm_out_mps_impl", "self", "mat1", "mat2"))
+fact("text", "aten::mm")(operator.checked_by_linear_algebra("mm", "mat1", "mat2"))
+fact("text", "aten::addmm")(operator.checked_by_linear_algebra("addmm_out_mps_impl", "self", "mat1", "mat2"))

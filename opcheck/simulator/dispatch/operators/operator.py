@@ -280,9 +280,9 @@ def scalar_type(tensor: torch.Tensor) -> str:
     return name.removeprefix("torch.").removesuffix("Tensor")
 
 
-def always(text: str) -> Callable[[Any], str]:
-    """Return a function that gives the same text for all tensors."""
-    return lambda _tensors: text
+def worded(text: str) -> Callable[[Any], str]:
+    """Return a function that fills in the devices of the tensors: each by its position, or all of them."""
+    return lambda tensors: text.format(*places(tensors), all=", ".join(places(tensors)))
 
 
 def checked_by_linear_algebra(kernel: str, *names: str) -> Callable[[Any], str | None]:

@@ -13,18 +13,8 @@ import torch
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
-from opcheck.simulator.dispatch.operators.operator import (
-    Calls,
-    Given,
-    Refusal,
-    Results,
-    alike,
-    cpu_autograd,
-    fact,
-    gradients,
-    is_on_cpu,
-    scalar_type,
-)
+from opcheck.simulator.dispatch.operators import operator
+from opcheck.simulator.dispatch.operators.operator import Calls, Given, Refusal, Results, fact
 from opcheck.simulator.dispatch.tensor_meta import contiguous
 from opcheck.simulator.target_reads import TargetQueries, is_before
 
@@ -79,24 +69,12 @@ def _lstm_cell(x: Tensor, hidden: Hidden, w: Weights) -> Hidden:
     return (new_h if w.hr is None else aten.linear.default(new_h, w.hr), new_c)
 
 
-def _steps(cell: Any, xs: Sequence[Tensor], hidden: Hidden, w: Weights) -> tuple[list[Tensor], Hidden]:
-    outputs = []
-    for x in xs:
-        hidden = cell(x, hidden, w)
-        outputs.append(hidden[0])
-    return outputs, hidden
-
-
 def _layer(cell: Any, x: Tensor, hidden: Hidden, w: Weights, *, reverse: bool) -> tuple[Tensor, Hidden]:
-    xs = list(x.unbind(0))
-    outputs, hidden = _steps(cell, xs[::-1] if reverse else xs, hidden, w)
+    xs, outputs = list(x.unbind(0)), []
+    for step in xs[::-1] if reverse else xs:
+        hidden = cell(step, hidden, w)
+        outputs.append(hidden[0])
     return torch.stack(outputs[::-1] if reverse else outputs, 0), hidden
-
-
-def _packed(
-    sizes: list[int], cell: Any, data: Tensor, hidden: Hidden, w: Weights, *, reverse: bool
-) -> tuple[Tensor, Hidden]:
-    return (_packed_reverse if reverse else _packed_forward)(cell, data, sizes, hidden, w)
 
 
 def _packed_forward(cell: Any, data: Tensor, sizes: list[int], hidden: Hidden, w: Weights) -> tuple[Tensor, Hidden]:
@@ -134,44 +112,12 @@ def _packed_reverse(cell: Any, data: Tensor, sizes: list[int], first: Hidden, w:
 
 def _weights(params: Sequence[Tensor], *, biases: bool, projections: bool) -> list[Weights]:
     width = 2 + 2 * biases + projections
-    groups = [params[i : i + width] for i in range(0, len(params), width)]
+    groups = (params[i : i + width] for i in range(0, len(params), width))
+    nothing = (None, None)
     return [
-        Weights(
-            group[0],
-            group[1],
-            group[2] if biases else None,
-            group[3] if biases else None,
-            group[-1] if projections else None,
-        )
-        for group in groups
+        Weights._make((*each[:2], *(each[2:4] if biases else nothing), each[-1] if projections else None))
+        for each in groups
     ]
-
-
-def _stack(
-    layer: Any,
-    cell: Any,
-    x: Tensor,
-    hidden: list[Hidden],
-    weights: list[Weights],
-    *,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-) -> tuple[Tensor, list[Hidden]]:
-    ways = 2 if bidirectional else 1
-    layers = len(weights) // ways
-    finals: list[Hidden] = []
-    for number in range(layers):
-        outputs = []
-        for way in range(ways):
-            index = number * ways + way
-            out, final = layer(cell, x, hidden[index], weights[index], reverse=way == 1)
-            outputs.append(out)
-            finals.append(final)
-        x = torch.cat(outputs, outputs[0].dim() - 1) if bidirectional else outputs[0]
-        if dropout and train and number < layers - 1:
-            x = torch.dropout(x, dropout, train)
-    return x, finals
 
 
 # -- branches -----------------------------------------------------------------------------------------------
@@ -196,23 +142,29 @@ def _unroll(
     states = [hx] if isinstance(hx, torch.Tensor) else list(hx)
     # An LSTM with projections has states of two sizes.
     projections = len(states) > 1 and states[0].size(2) != states[1].size(2)
+    weights = _weights(params, biases=has_biases, projections=projections)
     x = x.transpose(0, 1) if batch_first else x
-    out, finals = _stack(
-        layer or _layer,
-        cell,
-        x,
-        list(zip(*(state.unbind(0) for state in states), strict=True)),
-        _weights(params, biases=has_biases, projections=projections),
-        dropout=dropout,
-        train=train,
-        bidirectional=bidirectional,
-    )
+    hidden = list(zip(*(state.unbind(0) for state in states), strict=True))
+    finals: list[Hidden] = []
+    for first in range(0, len(weights), 1 + bidirectional):
+        outputs = []
+        for index in range(first, first + 1 + bidirectional):
+            out, final = (layer or _layer)(cell, x, hidden[index], weights[index], reverse=index > first)
+            outputs.append(out)
+            finals.append(final)
+        x = torch.cat(outputs, outputs[0].dim() - 1) if bidirectional else outputs[0]
+        if dropout and train and len(finals) < len(weights):
+            x = torch.dropout(x, dropout, train)
     ends = [torch.stack(list(state), 0) for state in zip(*finals, strict=True)]
-    return (out.transpose(0, 1) if batch_first else out, *ends)
+    return (x.transpose(0, 1) if batch_first else x, *ends)
 
 
 def _unrolled_packed(cell: Any, context: Any, data: Tensor, batch_sizes: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    layer = functools.partial(_packed, [int(size) for size in batch_sizes.tolist()])
+    sizes = [int(size) for size in batch_sizes.tolist()]
+
+    def layer(cell: Any, data: Tensor, hidden: Hidden, w: Weights, *, reverse: bool) -> tuple[Tensor, Hidden]:
+        return (_packed_reverse if reverse else _packed_forward)(cell, data, sizes, hidden, w)
+
     return _unroll(cell, context, data, *rest, layer=layer)
 
 
@@ -237,22 +189,16 @@ def _lstm(context: DispatchContext, x: Tensor, hx: list[Tensor], params: list[Te
 
 @fact("branch", "aten::_pad_packed_sequence")
 def _pad_packed(
-    _context: DispatchContext,
-    data: Tensor,
-    batch_sizes: Tensor,
-    batch_first: bool,
-    padding_value: float,
-    total_length: int,
+    _context: Any, data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:
     # PackedSequence.cpp; in C++ the lengths, which it writes on the host, would seem to be made on
     # MPS.
     sizes = [int(size) for size in batch_sizes.tolist()]
     if 0 < total_length < len(sizes):
-        message = (
+        raise RuntimeError(
             "Expected total_length to be at least the length of the longest sequence in input, but got "
             f"total_length={total_length} and max sequence length being {len(sizes)}"
         )
-        raise RuntimeError(message)
     shape = [max(total_length, len(sizes)), sizes[0], *data.shape[1:]]
     output = torch.full(shape, padding_value, dtype=data.dtype, device=data.device)
     offset = start = 0
@@ -265,19 +211,18 @@ def _pad_packed(
             output[start:step, :before].copy_(part)
             offset, start = offset + rows, step
         lengths[:0] = [step] * (before - size)
-    result = output.transpose(0, 1) if batch_first else output
-    return result, torch.tensor(lengths, dtype=torch.int64)
+    return (output.transpose(0, 1) if batch_first else output), torch.tensor(lengths, dtype=torch.int64)
 
 
 @fact("refuses_devices", "aten::_pad_packed_sequence", "aten::_pack_padded_sequence")
 def _refuses_lengths(_args: Any, tensors: Any) -> Refusal | None:
     """PackedSequence.cpp, ``checkLongTensor``: the lengths, or the sizes of the batches, are the second tensor."""
     lengths = tensors[1]
-    if is_on_cpu(lengths):
+    if operator.is_on_cpu(lengths):
         return None
     return "indices_on_mps", (
         "'lengths' argument should be a 1D CPU int64 tensor, but got "
-        f"{lengths.dim()}D mps:0 {scalar_type(lengths)} tensor"
+        f"{lengths.dim()}D mps:0 {operator.scalar_type(lengths)} tensor"
     )
 
 
@@ -292,9 +237,8 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
     batch, steps = x.shape[:2] if arguments["batch_first"] else x.shape[1::-1]
     ways = 2 if arguments["bidirectional"] else 1
     hidden, cell = (state.shape[-1] for state in arguments["hx"])
-    lead = (batch, steps) if arguments["batch_first"] else (steps, batch)
     shapes = (
-        (*lead, hidden * ways),
+        (*x.shape[:2], hidden * ways),
         (layers * ways, batch, hidden),
         (layers * ways, batch, cell),
         (layers * ways, steps, batch, 4 * cell),
@@ -308,7 +252,11 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
 def _backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes
     # of these.
-    return (alike(arguments["input"]), [*map(alike, arguments["hx"])], [*map(alike, arguments["params"])])
+    return (
+        operator.alike(arguments["input"]),
+        [*map(operator.alike, arguments["hx"])],
+        [*map(operator.alike, arguments["params"])],
+    )
 
 
 #: of a forward LSTM with dropout: the state of the generator before it, by the address of its
@@ -321,7 +269,7 @@ _LSTM_STATES_KEPT = 256
 def _emulate(x: Tensor, hx: Sequence[Tensor], params: Sequence[Tensor], *rest: Any) -> Any:
     _has_biases, layers, dropout, train, bidirectional, batch_first = rest
     state = torch.get_rng_state() if dropout and train else None
-    with cpu_autograd() if train else torch.no_grad():
+    with operator.cpu_autograd() if train else torch.no_grad():
         # With a graph to make the CPU takes another kernel.
         weights = [p.detach().requires_grad_(train) for p in params]
         out, h, c = torch.lstm(x, list(hx), weights, *rest)
@@ -350,7 +298,7 @@ def _emulate_backward(*args: Any) -> Any:
     if state is not None:
         torch.set_rng_state(state)
     try:
-        result = gradients(forward, inputs, [True] * len(inputs), *grads)
+        result = operator.gradients(forward, inputs, [True] * len(inputs), *grads)
     finally:
         torch.set_rng_state(before)
     filled = [torch.zeros_like(tensor) if grad is None else grad for grad, tensor in zip(result, inputs, strict=True)]
