@@ -108,11 +108,7 @@ def verify_program(program: str, mac: ThisMac, lists: OpLists, *, cpu_fallback: 
 
 
 def verify_model(
-    request: CaptureRequest,
-    prediction: Report,
-    mac: ThisMac,
-    lists: OpLists,
-    progress: Callable[[str], None] | None = None,
+    request: CaptureRequest, prediction: Report, mac: ThisMac, lists: OpLists, say: Callable[[str], None] | None = None
 ) -> Verified:
     """Observe the model of an audit on this Mac, and compare.
 
@@ -121,12 +117,12 @@ def verify_model(
         prediction: its report.
         mac: this Mac, the target of the audit.
         lists: the op lists.
-        progress: called with each stage.
+        say: called with each stage.
 
     Raises:
         CaptureError: the run could not be observed.
     """
-    if progress is not None:
-        progress(f"running {request.model} on {'an emulated Mac' if mac.stand_in else 'mps'}")
+    if say is not None:
+        say(f"running {request.model} on {'an emulated Mac' if mac.stand_in else 'mps'}")
     observation = observe_model(request, mac, lists)
     return Verified(prediction, observation, verify(prediction, observation, lists))

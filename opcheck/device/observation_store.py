@@ -11,6 +11,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,7 @@ import msgspec
 import yaml
 
 from opcheck.common import caches, documents
-from opcheck.common.errors import InputError
+from opcheck.common.errors import InputError, explain_errors
 from opcheck.common.files import write_text
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
@@ -121,8 +122,7 @@ class HostEvidence(Record, frozen=True, kw_only=True):
         return f"hmac-sha256:{digits}"
 
 
-_EVIDENCE = msgspec.json.Decoder(HostEvidence)
-_ROWS = msgspec.json.Decoder(tuple[HostRow, ...])
+_HINT = f"make it again with opcheck observe-all, and set {KEY} to the key that signed it"
 
 
 def write_rows(folder: Path, step: HostStep, rows: Sequence[HostRow]) -> HostStep:
@@ -144,10 +144,8 @@ def read_evidence(folder: Path) -> HostEvidence:
     Raises:
         InputError: there is none, it is damaged, or another key signed it.
     """
-    try:
-        evidence = _EVIDENCE.decode(documents.read(folder / FILE))
-    except (OSError, documents.DocumentError, msgspec.DecodeError) as error:
-        raise _refuse(folder, f"no evidence of a run: {error}") from error
+    with _explained(folder, "no evidence of a run"):
+        evidence = documents.from_json(documents.read(folder / FILE), HostEvidence)
     if evidence.schema != SCHEMA:
         raise _refuse(folder, f"{evidence.schema!r} is not {SCHEMA!r}")
     if not evidence.is_signed():
@@ -165,27 +163,24 @@ def read_rows(folder: Path, evidence: HostEvidence) -> dict[str, tuple[HostRow, 
     for step in evidence.steps:
         if step.state != "done":
             continue
-        try:
+        with _explained(folder, f"{step.file} cannot be read"):
             body = documents.read(folder / step.file, _MOST_BYTES, follow=False)
-        except (OSError, documents.DocumentError) as error:
-            raise _refuse(folder, f"{step.file} cannot be read: {error}") from error
         if hashlib.sha256(body).hexdigest() != step.sha256:
             raise _refuse(folder, f"{step.file} has another digest")
-        try:
-            rows[step.file] = _ROWS.decode(body)
-        except msgspec.DecodeError as error:
-            raise _refuse(folder, f"{step.file}: {error}") from error
+        with _explained(folder, step.file):
+            rows[step.file] = documents.from_json(body, tuple[HostRow, ...])
         if len(rows[step.file]) > _MOST_ROWS:
             raise _refuse(folder, f"{step.file} has more than {_MOST_ROWS:,} rows")
     return rows
 
 
 def _refuse(folder: Path, why: str) -> InputError:
-    return InputError(
-        f"this evidence is refused: {why}",
-        context=str(folder / FILE),
-        hint=f"make it again with opcheck observe-all, and set {KEY} to the key that signed it",
-    )
+    return InputError(f"this evidence is refused: {why}", context=str(folder / FILE), hint=_HINT)
+
+
+def _explained(folder: Path, what: str) -> AbstractContextManager[None]:
+    what = f"this evidence is refused: {what}"
+    return explain_errors((OSError, ValueError), what, context=folder / FILE, hint=_HINT, kind=InputError)
 
 
 # -- merges evidence of machines into a folder: the runs, and what they say of the predictions --
@@ -260,9 +255,6 @@ class MergeResult(Record, frozen=True, kw_only=True):
     summary: ObservedSummary
 
 
-_KEPT = msgspec.json.Decoder(KeptRun)
-
-
 def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
     """Add the evidence of folders to the runs of ``into``, and write the summary; all or nothing.
 
@@ -270,9 +262,7 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
         InputError: evidence is damaged, of another key, or of a torch without a list.
     """
     read = [_read_run(folder, lists) for folder in folders]
-    counts: Counter[str] = Counter()
-    for run in read:
-        counts[_keep(run, into)] += 1
+    counts = Counter(_keep(run, into) for run in read)
     while True:
         kept = _list_runs(into)
         summary = summarize(into)
@@ -283,9 +273,7 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
         # Another merge may have added a run meanwhile.
         if _list_runs(into) == kept:
             break
-    return MergeResult(
-        added=counts["added"], extended=counts["extended"], unchanged=counts["unchanged"], summary=summary
-    )
+    return MergeResult(summary=summary, **{name: counts[name] for name in ("added", "extended", "unchanged")})
 
 
 def _read_run(folder: Path, lists: OpLists) -> KeptRun:
@@ -311,14 +299,9 @@ def _keep(run: KeptRun, into: Path) -> str:
 
 
 def _read_kept(path: Path) -> KeptRun:
-    try:
-        return _KEPT.decode(documents.read(path, _LARGEST))
-    except (OSError, documents.DocumentError, msgspec.DecodeError) as error:
-        raise InputError(
-            f"a run that was merged before is damaged: {error}",
-            context=str(path),
-            hint="delete the file, and merge its evidence again",
-        ) from error
+    what, hint = "a run that was merged before is damaged", "delete the file, and merge its evidence again"
+    with explain_errors((OSError, ValueError), what, context=path, hint=hint, kind=InputError):
+        return documents.from_json(documents.read(path, _LARGEST), KeptRun)
 
 
 def summarize(into: Path) -> ObservedSummary:
@@ -356,15 +339,7 @@ def _summarize(runs: Sequence[KeptRun]) -> ObservedSummary:
         partial=sum(not run.evidence.complete for run in runs),
         hosts=tuple(sorted({describe_host(run.evidence) for run in runs})),
         agreements=tuple(
-            Agreement(
-                kind=kind,
-                torch=torch,
-                macos=macos,
-                gpu=gpu,
-                agreed=tally["agreed"],
-                contradicted=tally["contradicted"],
-                unknown=tally["unknown"],
-            )
+            Agreement(kind=kind, torch=torch, macos=macos, gpu=gpu, **{name: tally[name] for name in _OUTCOMES})
             for (kind, torch, macos, gpu), tally in sorted(tallies.items())
         ),
         contradictions=tuple(_contradiction(*named) for named in sorted(contradictions.items())),
@@ -389,6 +364,9 @@ def describe_host(evidence: HostEvidence) -> str:
 
 def _major(macos: str) -> str:
     return macos.partition(".")[0]
+
+
+_OUTCOMES = ("agreed", "contradicted", "unknown")
 
 
 def _outcome(row: HostRow) -> str:

@@ -4,6 +4,7 @@ Both are reports: of an audit, of a run, or of logs. Calls are matched by operat
 by dtypes where both reports have them.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -302,13 +303,11 @@ def draft_statements(verification: Verification, lists: OpLists) -> str:
             hint="leave --propose out",
         )
     body = yaml.safe_dump({"schema": 1, "limitations": entries}, sort_keys=False, allow_unicode=True, width=110)
-    return "".join([*_head(verification), *_comments(better), body])
-
-
-def _head(verification: Verification) -> Iterator[str]:
-    yield "# Proposed by opcheck verify; a person judges each entry, and widens or narrows its "
-    yield "span.\n"
-    yield f"# Observed: {_machine(verification)}.\n"
+    head = (
+        "# Proposed by opcheck verify; a person judges each entry, and widens or narrows its span.\n"
+        f"# Observed: {_machine(verification)}.\n"
+    )
+    return "".join([head, *_comments(better), body])
 
 
 def _comments(better: Sequence[Pair]) -> Iterator[str]:
@@ -338,7 +337,7 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
             "effect": _EFFECTS[status],
             "torch": {"since": str(release), "until": next_release(release, lists)},
             **({"dtypes": dtypes} if dtypes else {}),
-            "when": ("observed with some inputs; which of their dtypes, shapes or values decide is not known"),
+            "when": "observed with some inputs; which of their dtypes, shapes or values decide is not known",
             **(_error(status, prints) if prints else {}),
             "summary": f"{op} was predicted {pairs[0].predicted} and {_DONE[status]} on a Mac.",
             "evidence": [
@@ -384,8 +383,5 @@ def name_statement(op: str, ending: str) -> str:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    return free
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(free for free in itertools.chain([name], numbered) if free not in taken)

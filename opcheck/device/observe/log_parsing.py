@@ -30,6 +30,8 @@ class TextKind(NamedTuple):
     ends: bool = False
     #: A traceback, or the place of a warning, leads to the text.
     placed: bool = False
+    #: the effects of the statements that quote such a text
+    effects: tuple[str, ...] = ()
     #: the rules' name of a refusal (judge/rules/call_verdicts.py)
     refusal: str = ""
 
@@ -134,14 +136,9 @@ def _pattern(row: dict[str, Any], fragments: dict[str, str]) -> Pattern:
     # A fragment may contain earlier ones.
     for name in reversed(fragments):
         regex = regex.replace(f"<{name}>", fragments[name])
-    since, until = (Version.parse(row[end]) if end in row else None for end in ("since", "until"))
+    ends = {end: Version.parse(row[end]) for end in ("since", "until") if end in row}
     return Pattern(
-        row["kind"],
-        row["needle"],
-        re.compile(regex),
-        Span(since=since, until=until),
-        row.get("source", ""),
-        row.get("op", ""),
+        row["kind"], row["needle"], re.compile(regex), Span(**ends), row.get("source", ""), row.get("op", "")
     )
 
 
@@ -165,19 +162,12 @@ def profile_event(line: str) -> LogEvent | None:
 
 def _event(pattern: Pattern, match: re.Match[str]) -> LogEvent:
     words = {name: text.strip() for name, text in match.groupdict().items() if text is not None}
-    op = words.pop("op", pattern.op)
+    op = words.pop("op", pattern.op).rstrip(".")
     numbers = {name: _NUMBERS[name](words.pop(name)) for name in [*words] if name in _NUMBERS}
     # The dispatcher's own text about MPS is that of a release from before the fallback had one.
     kind = "no_kernel" if words.get("backend") == "MPS" else pattern.kind
-    return LogEvent(
-        kind=kind,
-        op=op.rstrip("."),
-        torch=pattern.torch,
-        numbers=numbers,
-        words=words,
-        source=pattern.source,
-        text=match[0].strip(),
-    )
+    printed: Any = {"source": pattern.source, "text": match[0].strip()}
+    return LogEvent(kind=kind, op=op, torch=pattern.torch, numbers=numbers, words=words, **printed)
 
 
 def _size(text: str) -> int:
@@ -195,14 +185,7 @@ _NUMBERS: dict[str, Callable[[str], int | float]] = {
 
 
 #: The kind of an event by the effect of the statement that quotes its text.
-_KINDS = {
-    "aborts": "aborted",
-    "raises": "refused",
-    "falls_back": "detour",
-    "wrong_result": "warned",
-    "narrows": "warned",
-    "warns": "warned",
-}
+_KINDS: dict[str, str] = {effect: name for name, kind in KINDS.items() for effect in kind.effects}
 
 _PLACEHOLDER = re.compile(r"\{[^{}]{1,20}\}")
 #: A text without any of them counts only after the type of an exception or of a warning.
@@ -403,14 +386,7 @@ class Traceback:
         frames, self._frames = self._frames, []
         users = [frame for frame in frames if frame.user]
         own = [frame for frame in users if not frame.library]
-        location = users[-1].location if users else None
-        return location, f"{own[-1].file}:{own[-1].line}" if own else ""
-
-
-def place_of_warning(line: str) -> Frame | None:
-    """The place that Python prints before a warning; None where the line has none."""
-    match = _WARNING.search(line)
-    return Frame(match["file"].strip(), int(match["line"]), "") if match else None
+        return (users[-1].location if users else None), f"{own[-1].file}:{own[-1].line}" if own else ""
 
 
 #: How many lines a sentence may span that a narrow terminal broke.
@@ -507,23 +483,19 @@ def _match_quoted(text: str, lists: OpLists) -> Match:
     match = quoted.regex.search(text) if quoted else None
     if quoted is None or match is None:
         return None, None
-    event = LogEvent(
-        kind=quoted.kind,
-        op=operator_of(quoted.statements),
-        torch=quoted.span,
-        statements=tuple(sorted(statement.id for statement in quoted.statements)),
-        text=match[0].strip(),
-    )
-    return match, event
+    ids = tuple(sorted(statement.id for statement in quoted.statements))
+    op, text = operator_of(quoted.statements), match[0].strip()
+    return match, LogEvent(kind=quoted.kind, op=op, torch=quoted.span, statements=ids, text=text)
 
 
 def _with_place(event: LogEvent, lines: Sequence[str], index: int, traceback: Traceback) -> LogEvent:
     """The event with the line of the program that a warning names, or the last traceback."""
-    place = place_of_warning(lines[index])
+    place = _WARNING.search(lines[index])
     if place is None:
         location, own = traceback.end()
         words = {**event.words, "own": own} if own else event.words
         return msgspec.structs.replace(event, location=location, words=words)
     after = lines[index + 1] if index + 1 < len(lines) else ""
     text = after.strip()[:200] if after.startswith(" ") else ""
-    return msgspec.structs.replace(event, location=place._replace(text=text).location)
+    frame = Frame(place["file"].strip(), int(place["line"]), "", text)
+    return msgspec.structs.replace(event, location=frame.location)

@@ -16,17 +16,10 @@ from opcheck.device.observe.log_parsing import CONFIDENCE, ENDS, KINDS, NOT_NAME
 from opcheck.judge.assembly import assemble
 from opcheck.judge.judge import outcome
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import (
-    CallGroup,
-    Evidence,
-    GroupLocation,
-    Partition,
-    Record,
-    Report,
-    SourceLocation,
-    Trace,
-    Verdict,
-)
+from opcheck.model.records import CallGroup, Evidence, GroupLocation, Partition, Record, Report, Trace, Verdict
+
+_RUNS = frozenset({"fallback_run", "fallback_total"})
+_FALLBACKS = _RUNS | {"fallback"}
 
 
 class System(NamedTuple):
@@ -55,12 +48,12 @@ def system(
     """
     notes: list[str] = []
     written = _first(table().torch, text)
-    releases = tuple(Version.parse(release.line) for release in lists.releases)
-    line = parse_torch(torch, releases) if torch else _line(written, events, lists, releases, notes)
+    line = parse_torch(torch, lists.versions) if torch else _line(written, events, lists, notes)
     minimum = Version.parse(lists.release(str(line)).minimum_macos)
     version = parse_macos(macos, minimum, line) if macos else _macos(_first(table().macos, text), minimum, notes)
     raised = any(event.kind == "no_kernel" for event in events)
-    fell_back = any(_needs_variable(event, str(line), lists) for event in events)
+    fallen_back = {event.op for event in events if event.kind in _FALLBACKS and event.op}
+    fell_back = any(resolution(op, str(line), lists) != ("fallback", "always") for op in fallen_back)
     if not fell_back and not raised:
         notes.append("whether PYTORCH_ENABLE_MPS_FALLBACK was set: the log does not show it")
     target = Target(torch=line, macos=version, cpu_fallback=fell_back and not raised)
@@ -72,9 +65,8 @@ def _first(patterns: Sequence[re.Pattern[str]], text: str) -> str:
     return next((match[1] for match in matches if match), "")
 
 
-def _line(
-    written: str, events: Sequence[LogEvent], lists: OpLists, releases: Sequence[Version], notes: list[str]
-) -> Version:
+def _line(written: str, events: Sequence[LogEvent], lists: OpLists, notes: list[str]) -> Version:
+    releases = lists.versions
     commits = {event.words.get("commit") for event in events}
     built = [Version.parse(release.line) for release in lists.releases if release.commit in commits]
     if built:
@@ -112,12 +104,6 @@ def _macos(written: str, minimum: Version, notes: list[str]) -> Version:
         return newest
 
 
-def _needs_variable(event: LogEvent, line: str, lists: OpLists) -> bool:
-    """Return whether the event is a fallback that the release makes only where the variable is set."""
-    fell_back = event.kind in {"fallback", "fallback_run", "fallback_total"} and event.op
-    return bool(fell_back) and resolution(event.op, line, lists) != ("fallback", "always")
-
-
 def resolution(op: str, line: str, lists: OpLists) -> tuple[str, FallbackKind | None]:
     """The status and kind of an operator in the lists.
 
@@ -142,13 +128,10 @@ _KINDS_OF_FALLBACK: tuple[tuple[str, FallbackKind], ...] = (("fallback", "always
 #: How a trace names its source where that is logs.
 TRACER = "log"
 
-_FALLBACKS = frozenset({"fallback", "fallback_run", "fallback_total"})
-_RUNS = frozenset({"fallback_run", "fallback_total"})
 
 _ONCE = (
-    "fallbacks after the first: PyTorch (1.12 to 2.15) warns for the first CPU fallback of a "
-    "process only, unless it calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 "
-    "prints each (2.1 and newer)"
+    "fallbacks after the first: PyTorch (1.12 to 2.15) warns for the first CPU fallback of a process only, unless it "
+    "calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 prints each (2.1 and newer)"
 )
 _NOT_PRINTED = "calls that print nothing: an operator that is missing from the log need not have run on the GPU"
 _DETOURS = "what kernels copy to the CPU and back by themselves, as far as they give no warning"
@@ -369,7 +352,7 @@ def _other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> 
 
 
 def _places(events: Sequence[LogEvent]) -> tuple[GroupLocation, ...]:
-    counts: Counter[SourceLocation] = Counter(event.location for event in events if event.location is not None)
+    counts = Counter(event.location for event in events if event.location is not None)
     return tuple(GroupLocation.at(location, module="", count=count) for location, count in counts.items())
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,15 +19,8 @@ from opcheck.model.records import GroupLocation, Problem, Report, Trace
 
 #: Operators whose work it is to copy between the devices.
 _COPIES = frozenset(
-    {
-        "aten::_to_copy",
-        "aten::copy_",
-        "aten::_copy_from",
-        "aten::_copy_from_and_resize",
-        "aten::_local_scalar_dense",
-        "aten::item",
-        "aten::to",
-    }
+    f"aten::{name}"
+    for name in ("_to_copy", "copy_", "_copy_from", "_copy_from_and_resize", "_local_scalar_dense", "item", "to")
 )
 #: A copy of at most so many bytes is a number that a kernel reads (MPSProfiler.mm:
 #: ``sizeof(int64_t)``).
@@ -104,13 +97,7 @@ class CallTimeline:
         calls = fallback(op, self._warned.get(op, ()), printed, self._line, self._lists)
         counts = {number: len(events) for number, events in by_row.items()}
         self._left.update(counts)
-        return msgspec.structs.replace(
-            calls,
-            where=self._machine,
-            ms=float(total.numbers["cpu_ms"]) if total else None,
-            places=self._places(counts) or calls.places,
-            dtypes=self._dtypes(by_row),
-        )
+        return self._placed(calls, counts, ms=float(total.numbers["cpu_ms"]) if total else None)
 
     def _warned_fallback(self, op: str, warned: Sequence[LogEvent]) -> ObservedCalls:
         """A fallback of a release whose profiler prints nothing: the rows have the counts."""
@@ -125,13 +112,12 @@ class CallTimeline:
         for row in rows or self._composite_at(lines):
             self._left[row.number] += self._counts[row.number]
         counts = {row.number: self._counts[row.number] for row in rows}
-        return msgspec.structs.replace(
-            calls,
-            where=self._machine,
-            count=sum(counts.values()) or calls.count,
-            places=self._places(counts) or calls.places,
-            dtypes=self._dtypes(counts),
-        )
+        return self._placed(calls, counts, count=sum(counts.values()) or calls.count)
+
+    def _placed(self, calls: ObservedCalls, counts: dict[int, int], **changes: Any) -> ObservedCalls:
+        """The calls with what the recorder has of so many of each row."""
+        places, dtypes = self._places(counts) or calls.places, self._dtypes(counts)
+        return msgspec.structs.replace(calls, where=self._machine, places=places, dtypes=dtypes, **changes)
 
     def _composite_at(self, lines: Collection[str]) -> tuple[RecordedRow, ...]:
         """The rows of the composite that these lines call, if there is a single composite."""
@@ -283,16 +269,14 @@ def report_of_run(
 
 def _target(recording: Recording, request: ObserveRequest, lists: OpLists) -> tuple[Target, tuple[str, ...]]:
     start = recording.start
-    releases = tuple(Version.parse(release.line) for release in lists.releases)
-    torch = parse_torch(request.stand_in.partition("/")[0] or start.torch, releases)
+    torch = parse_torch(request.stand_in.partition("/")[0] or start.torch, lists.versions)
     minimum = Version.parse(lists.release(str(torch)).minimum_macos)
     notes: tuple[str, ...] = ()
     try:
         macos = parse_macos(start.macos, minimum, torch)
     except UnknownTargetError:
         macos = Version(MACOS_MAJORS[-1])
-        unknown = f"macOS {start.macos}, which the lists do not have"
-        notes = (f"{unknown}: it was judged as macOS {macos}",)
+        notes = (f"macOS {start.macos}, which the lists do not have: it was judged as macOS {macos}",)
     return Target(torch=torch, macos=macos, cpu_fallback=request.cpu_fallback), notes
 
 
@@ -324,8 +308,7 @@ def _problems(recording: Recording, failures: Sequence[LogEvent]) -> Iterator[Pr
     end = recording.end
     if end is None:
         how = f": {failures[0].text}" if failures else ""
-        text = f"the process ended with code {recording.code}{how}"
-        yield Problem(kind="process_died", message=text)
+        yield Problem(kind="process_died", message=f"the process ended with code {recording.code}{how}")
     elif end.error and not failures:
         first_line = end.message.splitlines()[0] if end.message else ""
         text = f"the program ended with {end.error}: {first_line}"

@@ -21,18 +21,9 @@ from opcheck.common.errors import InputError, OpcheckError
 from opcheck.data.device_evidence import EvidenceFile, Result
 from opcheck.data.device_evidence import load as load_probe
 from opcheck.data.registrations import OpLists
+from opcheck.device import observation_store
 from opcheck.device.here import ThisMac
-from opcheck.device.observation_store import (
-    FILE,
-    Host,
-    HostEvidence,
-    HostRow,
-    HostStep,
-    StepKind,
-    read_evidence,
-    write_evidence,
-    write_rows,
-)
+from opcheck.device.observation_store import FILE, Host, HostEvidence, HostRow, HostStep, StepKind
 from opcheck.lookup.answer import answer
 from opcheck.lookup.answer_records import Answer
 
@@ -93,12 +84,7 @@ _JSON = ("--format", "json", "--output")
 
 
 def observe(
-    folder: Path,
-    host: Host,
-    mac: ThisMac,
-    chosen: ObservedSteps,
-    lists: OpLists,
-    say: Callable[[str], None] | None = None,
+    into: Path, host: Host, mac: ThisMac, steps: ObservedSteps, lists: OpLists, say: Callable[[str], None] | None = None
 ) -> HostEvidence:
     """Run the steps that the folder does not have yet; it is complete evidence after each of them.
 
@@ -106,10 +92,10 @@ def observe(
         InputError: the folder has evidence of another host, or of another key.
         UsageError: the folder cannot be written.
     """
-    evidence = _start(folder, host, lists)
+    evidence = _start(into, host, lists)
     done = {(step.kind, step.name): step for step in evidence.steps if step.state == "done"}
-    planned = [*plan(chosen)]
-    end = time.monotonic() + chosen.budget if chosen.budget else float("inf")
+    planned = [*plan(steps)]
+    end = time.monotonic() + steps.budget if steps.budget else float("inf")
     for number, each in enumerate(planned, 1):
         if (each.kind, each.name) in done:
             continue
@@ -117,10 +103,10 @@ def observe(
             break
         if say is not None:
             say(f"{number} of {len(planned)}: {each.kind} {each.name}")
-        done[each.kind, each.name] = _run(folder, each, mac, host, lists)
+        done[each.kind, each.name] = _run(into, each, mac, host, lists)
         complete = all((step.kind, step.name) in done for step in planned)
         evidence = replace(evidence, steps=tuple(done.values()), complete=complete)
-        write_evidence(folder, evidence)
+        observation_store.write_evidence(into, evidence)
     return evidence
 
 
@@ -130,9 +116,9 @@ def _start(folder: Path, host: Host, lists: OpLists) -> HostEvidence:
         run = os.urandom(16).hex()
         today = f"{datetime.now(timezone.utc):%Y-%m-%d}"
         evidence = HostEvidence(run=run, made=today, op_lists=lists.digest, host=host)
-        write_evidence(folder, evidence)
+        observation_store.write_evidence(folder, evidence)
         return evidence
-    evidence = read_evidence(folder)
+    evidence = observation_store.read_evidence(folder)
     if evidence.host != host or evidence.op_lists != lists.digest:
         raise InputError(
             "the folder has evidence of another host or of other op lists",
@@ -151,9 +137,8 @@ def _run(folder: Path, planned: PlannedStep, mac: ThisMac, host: Host, lists: Op
         except (OpcheckError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             why = " ".join(str(error).split())[:500]
             continue
-        step = write_rows(folder, step, rows)
-        seconds = round(time.monotonic() - start, 1)
-        return replace(step, state="done", attempts=attempt, seconds=seconds)
+        step = observation_store.write_rows(folder, step, rows)
+        return replace(step, state="done", attempts=attempt, seconds=round(time.monotonic() - start, 1))
     return replace(step, attempts=_ATTEMPTS, why=why)
 
 

@@ -71,8 +71,7 @@ def command(
     behind = _flags_behind(name if not module else "", arguments)
     if behind:
         streams.note(behind)
-    on_this_mac = sys.platform == "darwin" and not emulate
-    report, ended_with = (_observe if on_this_mac else _emulate)(target, asked)
+    report, ended_with = (_observe if (sys.platform == "darwin" and not emulate) else _emulate)(target, asked)
     if behind:
         report = replace(report, not_checked=(*report.not_checked, behind))
     fail_on = "fallback" if strict and policy.fail_on != "never" else policy.fail_on

@@ -12,7 +12,6 @@ import platform
 import shutil
 import subprocess
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,17 +82,13 @@ def _end(error: BaseException, code: int, recorder: MacRecorder) -> End:
     )
 
 
-@contextlib.contextmanager
-def _device(request: ObserveRequest) -> Iterator[None]:
+def _device(request: ObserveRequest) -> contextlib.AbstractContextManager[None]:
     """The machine's own device; to test the observation, an emulated Mac in its place."""
     if not request.stand_in:
-        yield
-        return
+        return contextlib.nullcontext()
     from opcheck.device.observe.child.planted import stand_in_device
 
-    mac = request.kernels or request.stand_in
-    with stand_in_device(mac, cpu_fallback=request.cpu_fallback):
-        yield
+    return stand_in_device(request.kernels or request.stand_in, cpu_fallback=request.cpu_fallback)
 
 
 def _start(torch: str, request: ObserveRequest) -> Start:
