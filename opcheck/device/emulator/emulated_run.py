@@ -18,6 +18,7 @@ from opcheck.worker.protocol import WorkFailure, error_of, new_secret, unseal
 from opcheck.worker.worker import run_program
 
 _ANSWER: msgspec.json.Decoder[RunOutcome | WorkFailure] = msgspec.json.Decoder(RunOutcome | WorkFailure)
+_CHILD = "opcheck.device.emulator.child.emulated_program:main"
 #: bytes that an outcome may have on a disk that the program has filled
 RESERVED = 4 << 20
 
@@ -44,12 +45,7 @@ def run(request: RunRequest) -> RunOutcome:
         python = interpreter(request.program, target) if request.exact else ""
         ended: SignalledError | None = None
         try:
-            code = run_program(
-                "opcheck.device.emulator.child.emulated_program:main",
-                asked,
-                {**os.environ, **variables},
-                interpreter=python,
-            )
+            code = run_program(_CHILD, asked, {**os.environ, **variables}, interpreter=python)
         except SignalledError as error:
             ended = error
         with explain_errors(

@@ -130,7 +130,6 @@ def write(file: Path, report: ProcessReport) -> None:
 
 def _read(file: Path) -> ProcessReport:
     try:
-        report: ProcessReport = from_json(read(file), ProcessReport)
+        return from_json(read(file), ProcessReport)
     except DocumentError:
         return ProcessReport(lost=True)
-    return report

@@ -62,10 +62,8 @@ class EmulatedMemory(MacMemory):
         try:
             block = allocator.allocate(nbytes)
         except LimitExceededError:
-            text = out_of_memory(
-                self.torch, allocated=allocator.allocated, other=allocator.other, allowed=allocator.limit, tried=nbytes
-            )
-            raise RuntimeError(text) from None
+            used = {"allocated": allocator.allocated, "other": allocator.other, "allowed": allocator.limit}
+            raise RuntimeError(out_of_memory(self.torch, **used, tried=nbytes)) from None
         self._sizes[op, line].add(nbytes)
         self._most_live = max(self._most_live, allocator.live)
         self._most_held = max(self._most_held, allocator.live + allocator.cached_bytes)
@@ -132,11 +130,20 @@ class CallRow(NamedTuple):
     """The calls of an overload with a verdict, from a line of a module in a phase."""
 
     op: str
-    #: of the verdict, which ``Tally`` keeps
+    #: of the verdict, which ``CallKind`` keeps
     verdict: int
     site: Site
     module: str
     phase: Phase
+
+
+class CallKind(NamedTuple):
+    """The calls of an overload with a verdict, from wherever."""
+
+    verdict: Verdict
+    example: Example | None
+    dtypes: set[str]
+    routes: set[RouteKind]
 
 
 class LiveMemory(NamedTuple):
@@ -199,10 +206,7 @@ class CallCounts:
         self._modules = modules
         self._kernels = kernels
         self.rows: Counter[CallRow] = Counter()
-        self._kept: dict[int, Verdict] = {}
-        self._dtypes: dict[tuple[str, int], set[str]] = {}
-        self._examples: dict[tuple[str, int], Example | None] = {}
-        self._routes: dict[tuple[str, int], set[RouteKind]] = {}
+        self._kinds: dict[tuple[str, int], CallKind] = {}
         self._frames = UserFrames()
         self._warned: set[tuple[str, Site]] = set()
         self._copies = [0, 0, 0, 0]
@@ -267,9 +271,8 @@ class CallCounts:
         if judged.warning:
             self._warn(judged.warning, site)
 
-    def count_requests(self, operator: str) -> int:
+    def count_requests(self, _operator: str) -> int:
         """Return 0: every tensor has its values, so that nothing is guessed."""
-        del operator
         return 0
 
     def guess(self, operator: str, answer: Any) -> None:
@@ -281,18 +284,18 @@ class CallCounts:
         if self._at_first is not None:
             self._at_first()
             self._at_first = None
-        number = id(judged.verdict)
+        op, number = call.route.name, id(judged.verdict)
         module, phase = self._modules.where()
         self._kept_results.note_phase(phase)
-        if self._verdicts.compiles_graph(call.route.name, judged.route):
-            self._graphs.add(GraphPlace(call.route.name, site, module), _graph_key(call))
-        self.rows[CallRow(call.route.name, number, site, module, phase)] += 1
-        if number not in self._kept:
-            self._kept[number] = judged.verdict
-        if (call.route.name, number) not in self._examples:
-            self._examples[call.route.name, number] = example_of((judged.call,), judged.verdict)
-        self._dtypes.setdefault((call.route.name, number), set()).update(judged.dtypes)
-        self._routes.setdefault((call.route.name, number), set()).add(judged.route)
+        if self._verdicts.compiles_graph(op, judged.route):
+            self._graphs.add(GraphPlace(op, site, module), _graph_key(call))
+        self.rows[CallRow(op, number, site, module, phase)] += 1
+        kind = self._kinds.get((op, number))
+        if kind is None:
+            example = example_of((judged.call,), judged.verdict)
+            kind = self._kinds[op, number] = CallKind(judged.verdict, example, set(), set())
+        kind.dtypes.update(judged.dtypes)
+        kind.routes.add(judged.route)
 
     def _flops(self, call: Call) -> int:
         flops = self._known_flops.get(call.key)
@@ -324,12 +327,10 @@ class CallCounts:
         """Count what the fallback copies: all arguments there, results and written ones back."""
         there = [t for t in call.inputs if is_on_mps(t)]
         sent = {id(t) for t in there}
-        written = set(call.route.writes)
-        back = [t for t in call.outputs if is_on_mps(t) and (written or id(t) not in sent)]
-        self._copies[0] += len(there)
-        self._copies[1] += len(back)
-        self._copies[2] += sum(t.numel() * t.element_size() for t in there)
-        self._copies[3] += sum(t.numel() * t.element_size() for t in back)
+        back = [t for t in call.outputs if is_on_mps(t) and (call.route.writes or id(t) not in sent)]
+        for index, copied in enumerate((there, back)):
+            self._copies[index] += len(copied)
+            self._copies[index + 2] += sum(t.numel() * t.element_size() for t in copied)
 
     def _warn(self, text: str, site: Site) -> None:
         if (text, site) in self._warned:
@@ -347,34 +348,26 @@ class CallCounts:
         members: dict[tuple[str, int], list[tuple[CallRow, int]]] = {}
         for row, count in self.rows.items():
             members.setdefault((row.op, row.verdict), []).append((row, count))
-        groups = [
+        return merge_groups(
             CallGroup.judged(
-                op,
-                self._kept[number],
+                key[0],
+                self._kinds[key].verdict,
                 count=sum(count for _, count in rows),
                 locations=tuple(_places(rows)),
-                dtypes=tuple(sorted(self._dtypes[op, number])),
-                phases=tuple(phase for phase in PHASES if phase in {row.phase for row, _ in rows}),
-                example=self._examples[op, number],
-                route=common_route(self._routes[op, number]),
+                dtypes=tuple(sorted(self._kinds[key].dtypes)),
+                phases=_ordered(row.phase for row, _ in rows),
+                example=self._kinds[key].example,
+                route=common_route(self._kinds[key].routes),
             )
-            for (op, number), rows in members.items()
-        ]
-        return merge_groups(groups)
+            for key, rows in members.items()
+        )
 
     def growth(self, target: Target, lists: OpLists) -> tuple[MemoryGrowth, ...]:
         """What grew over the run: graphs by line, most first, then the lines of results that were kept."""
-        lines = [
-            describe(
-                str(locate(cast("Site", site)) or ""),
-                ops,
-                -(-sum(ops.values()) // shapes),
-                sum(ops.values()),
-                target,
-                lists,
-            )
-            for site, ops, shapes in self._graphs.lines(growing=True)
-        ]
+        lines = []
+        for site, ops, shapes in self._graphs.lines(growing=True):
+            seen = sum(ops.values())
+            lines.append(describe(str(locate(cast("Site", site)) or ""), ops, -(-seen // shapes), seen, target, lists))
         lines.sort(key=lambda each: -each.seen)
         return (*lines, *self._kept_results.growth(), *self.memory.growth(locate))
 
@@ -385,7 +378,8 @@ class CallCounts:
     def partition(self, others: Iterable[tuple[int, ...]] = ()) -> Partition:
         """What the fallbacks copied, here and in other processes; regions are not known."""
         totals = map(sum, zip(self._copies, *others, strict=True))
-        return Partition(**dict(zip(_COPIED, totals, strict=True)))
+        copied: Any = dict(zip(_COPIED, totals, strict=True))
+        return Partition(**copied)
 
 
 def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
@@ -397,6 +391,10 @@ def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
     return tuple(sorted(by_key.values(), key=lambda group: (-outcome(group.verdict).severity, group.op)))
 
 
+def _ordered(phases: Iterable[Phase]) -> tuple[Phase, ...]:
+    return tuple(sorted(set(phases), key=PHASES.index))
+
+
 def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
     counts: Counter[GroupLocation] = Counter()
     for place in (*first.locations, *second.locations):
@@ -405,7 +403,7 @@ def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
         first,
         count=first.count + second.count,
         dtypes=tuple(sorted({*first.dtypes, *second.dtypes})),
-        phases=tuple(phase for phase in PHASES if phase in {*first.phases, *second.phases}),
+        phases=_ordered((*first.phases, *second.phases)),
         locations=tuple(msgspec.structs.replace(place, count=count) for place, count in counts.items()),
         example=first.example or second.example,
         route=common_route({first.route, second.route}),

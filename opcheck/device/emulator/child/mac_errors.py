@@ -24,7 +24,7 @@ from opcheck.data.tables import nowhere, refused_by
 from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.routes import end_of
 from opcheck.simulator.errors import NotSimulatedError
-from opcheck.tracing.torch_private.trees import tree_map_only
+from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
 
 #: the arguments of a call by their names, with the CPU's values
 Given = Mapping[str, Any]
@@ -129,14 +129,11 @@ def in_range(error: Exception, operator: str, given: Given, release: Version) ->
             value = int(each.tensor.flatten()[position])
             # EmbeddingBag.metal compares with >, not >= (issue 189971).
             if check.text and not ("embedding_bag" in operator and value == each.size):
-                numbers = {"index": value, "position": position, "dim": each.dim, "size": each.size}
-                raise OutOfRangeError(check.text.format(**numbers))
-        inside = each.tensor.masked_fill(mask, 0)
-        if each.place is None:
-            changed[each.argument] = inside
-        else:
-            changed[each.argument] = [*changed[each.argument]]
-            changed[each.argument][each.place] = inside
+                raise OutOfRangeError(check.text.format(index=value, position=position, dim=each.dim, size=each.size))
+        inside: Any = each.tensor.masked_fill(mask, 0)
+        if each.place is not None:
+            inside = [inside if place == each.place else index for place, index in enumerate(changed[each.argument])]
+        changed[each.argument] = inside
     return changed
 
 
@@ -351,18 +348,15 @@ def mac_error(
     if refused is None and not _OF_THE_CPU.search(text):
         shown = _TYPE_NAME.sub(lambda name: f"MPS{name['plain'] or name['full']}Type", text)
         return error if shown == text else type(error)(shown)
-    dtypes = refused["dtype"] if refused else ", ".join(sorted({*_dtypes(arguments)}))
+    dtypes = refused["dtype"] if refused else ", ".join(_dtypes(arguments))
     if refused:
-        if (
-            release >= _FLOAT32_ALONE_SINCE
-            and _FLOAT32_ALONE.match(operator)
-            and dtypes in _INTEGERS | {"Half", "BFloat16"}
-        ):
+        refuses_others = release >= _FLOAT32_ALONE_SINCE and _FLOAT32_ALONE.match(operator)
+        if refuses_others and dtypes in _INTEGERS | {"Half", "BFloat16"}:
             return RuntimeError("histogram is only supported for float32")
         for row in CHECKS["dtypes"]:
             if dtypes in row.dtypes and row.fits(operator, release):
                 return type(error)(f"\"{row.text}\" not implemented for '{dtypes}'")
-    for dtype in {*_dtypes(arguments)}:
+    for dtype in _dtypes(arguments):
         if refused_by(operator, dtype):
             return NotImplementedError(f"{operator}: {nowhere(dtype)} [the Mac's own text is not known]")
     return CpuRefusesError(
@@ -371,11 +365,8 @@ def mac_error(
     )
 
 
-def _dtypes(value: Any) -> Iterator[str]:
-    if isinstance(value, torch.Tensor):
-        yield str(value.dtype).removeprefix("torch.")
-    elif isinstance(value, torch.dtype):
-        yield str(value).removeprefix("torch.")
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _dtypes(item)
+def _dtypes(arguments: tuple[Any, ...]) -> list[str]:
+    dtypes = {
+        getattr(leaf, "dtype", leaf) for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor | torch.dtype)
+    }
+    return sorted(str(dtype).removeprefix("torch.") for dtype in dtypes)

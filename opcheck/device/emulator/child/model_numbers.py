@@ -3,7 +3,7 @@
 import contextlib
 import copy
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import torch
@@ -19,6 +19,7 @@ from opcheck.numerics.child.closeness import distance
 from opcheck.numerics.child.float64 import WIDE
 from opcheck.numerics.child.line_tally import digits
 from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
+from opcheck.numerics.kernels.child.kernel_run import KernelsMode
 from opcheck.numerics.precision.child.precision_tally import LIMITS
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.simulator.real_device import hide_device
@@ -88,17 +89,10 @@ class _Layers:
 
 def _on_cpu(output: Any) -> list[torch.Tensor]:
     """Return the floating results as the CPU has them."""
+    payloads = [tensor._mps.payload if is_on_mps(tensor) else tensor for tensor in tensors(output)]
     return [
-        tensor
-        for tensor in (_payload(each) for each in tensors(output))
-        if tensor is not None and tensor.dtype in WIDE and tensor.layout == torch.strided
+        each.detach() for each in payloads if each is not None and each.dtype in WIDE and each.layout == torch.strided
     ]
-
-
-def _payload(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the values of a tensor without a call of the program."""
-    value = tensor._mps.payload if is_on_mps(tensor) else tensor
-    return None if value is None else value.detach()
 
 
 class _NumbersRun:
@@ -108,7 +102,7 @@ class _NumbersRun:
         self._model, self._request = model, request
         self._name = "" if name == AS_IT_IS else name
         half = self._name in {"float16", "bfloat16"}
-        self._mode: Literal["shadow", "replace"] = "replace" if half or request.kernels == "replace" else "shadow"
+        self._mode: KernelsMode = "replace" if half or request.kernels == "replace" else "shadow"
         self._limit = LIMITS[self._name] if half else _OFF
 
     def __call__(self, args: Any, kwargs: Any) -> KernelNumbers:
@@ -131,13 +125,7 @@ class _NumbersRun:
         )
 
     def _run(
-        self,
-        args: Any,
-        kwargs: Any,
-        dtype: str,
-        mode: Literal["", "shadow", "replace"],
-        layers: _Layers | None,
-        look: Any = None,
+        self, args: Any, kwargs: Any, dtype: str, mode: KernelsMode, layers: _Layers | None, look: Any = None
     ) -> tuple[KernelNumbers, Any]:
         """Run a copy of the model on the emulated Mac; return what came of the kernels, and its results on the CPU."""
         request = self._request

@@ -157,9 +157,11 @@ def _without_modes() -> Iterator[None]:
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
-        moved = any(is_on_mps(tensor) for tensor in [*_module_tensors(mod), *tree_leaves((args, kwargs))])
+        own = _module_tensors(mod)
+        moved = any(is_on_mps(tensor) for tensor in [*own, *tree_leaves((args, kwargs))])
         if moved:
-            mod, args, kwargs = _module_on_cpu(mod), _on_cpu(args), _on_cpu(kwargs)
+            mod = copy.deepcopy(mod, {id(tensor): _on_cpu(tensor) for tensor in own})
+            args, kwargs = _on_cpu(args), _on_cpu(kwargs)
         with _without_modes():
             exported = original(mod, args, kwargs, **options)
         return _to_mps(exported) if moved else exported
@@ -222,12 +224,6 @@ def _on_cpu(value: Any) -> Any:
         return tree_map(copy_leaf, value)
 
 
-def _module_on_cpu(module: Any) -> Any:
-    """A copy whose parameters and buffers are on the CPU."""
-    memo = {id(tensor): _on_cpu(tensor) for tensor in _module_tensors(module)}
-    return copy.deepcopy(module, memo)
-
-
 def _is_on_mps(program: Any) -> bool:
     tensors = [*program.state_dict.values(), *program.constants.values()]
     tensors += tree_leaves(program.example_inputs)
@@ -240,14 +236,10 @@ def _to_cpu(program: Any) -> Any:
 
 def _to_mps(program: Any) -> Any:
     def moved_leaf(value: Any) -> Any:
-        if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
-            return value
-        if is_on_mps(value):
+        if type(value) not in {torch.Tensor, torch.nn.Parameter} or is_on_mps(value):
             return value
         moved = value.detach().to(MPS_DEVICE)
-        if isinstance(value, torch.nn.Parameter):
-            return torch.nn.Parameter(moved, value.requires_grad)
-        return moved
+        return torch.nn.Parameter(moved, value.requires_grad) if type(value) is torch.nn.Parameter else moved
 
     return _place_program(program, lambda values: tree_map(moved_leaf, values), MPS_DEVICE)
 

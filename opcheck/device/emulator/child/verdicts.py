@@ -50,29 +50,18 @@ def _distance_from_bins(given: Given) -> torch.Tensor:
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "abs": torch.abs,
-    "all": torch.all,
-    "any": torch.any,
+    **{name: getattr(torch, name) for name in ("abs", "all", "any", "cumsum", "exp", "flatten", "floor", "isfinite")},
+    **{name: getattr(torch, name) for name in ("isinf", "isnan", "log", "real", "sum")},
     "blocked": lambda mask: ~mask if mask.dtype == torch.bool else mask == -math.inf,
-    "cumsum": torch.cumsum,
-    "exp": torch.exp,
-    "flatten": torch.flatten,
-    "floor": torch.floor,
     "highest": lambda tensor: _limits(tensor).max,
     "imag": lambda tensor: tensor.imag if tensor.is_complex() else torch.zeros_like(tensor),
     "is_deficient": lambda matrices: bool((torch.linalg.matrix_rank(matrices) < min(matrices.shape[-2:])).any()),
-    "isfinite": torch.isfinite,
-    "isinf": torch.isinf,
-    "isnan": torch.isnan,
     "len": len,
-    "log": torch.log,
     "long": torch.Tensor.long,
     "lowest": lambda tensor: _limits(tensor).min,
     "narrow": torch.Tensor.float,
-    "real": torch.real,
     "repeats": lambda index: len(set(index.flatten().tolist())) < index.numel(),
     "spread": lambda tensor, dim: tensor.amax(dim) - tensor.amin(dim),
-    "sum": torch.sum,
     "variance": lambda rows, shape: rows.double().reshape(-1, math.prod(shape)).var(-1, unbiased=False),
     "wide": torch.Tensor.double,
 }
@@ -226,46 +215,36 @@ class Verdicts:
         if judged.verdict.status != "native":
             return judged
         because = call.not_computed.removeprefix(f"{call.route.name}: ")
-        verdict = Verdict(
-            status="unknown",
-            because=because,
-            confidence="inferred",
-            limitations=judged.verdict.limitations,
-            advisories=judged.verdict.advisories,
-        )
+        stated: Any = {"limitations": judged.verdict.limitations, "advisories": judged.verdict.advisories}
+        verdict = Verdict(status="unknown", because=because, confidence="inferred", **stated)
         verdict = self._same.setdefault(verdict, verdict)
         return judged._replace(verdict=verdict, side=outcome(verdict).side, error=None, warning="")
 
     def _judge(self, call: Call) -> JudgedCall:
         name = call.route.name
-        details = self._details.get(name)
-        if details is None:
-            details = self._details[name] = any(
+        if name not in self._details:
+            self._details[name] = any(
                 self._lists.statements.need_details(op, str(self._target.torch)) for op in (name, *(call.inner or ()))
             )
-        if details or call.refusal is not None or call.in_refused_dtype:
+        if self._details[name] or call.refusal is not None or call.in_refused_dtype:
             return self._afresh(call)
         kind = (name, call.inner, _kinds(call.inputs), _kinds(call.outputs))
-        earlier = self._by_kind.get(kind)
-        if earlier is None:
-            earlier = self._by_kind[kind] = self._afresh(call)
-        return earlier
+        if kind not in self._by_kind:
+            self._by_kind[kind] = self._afresh(call)
+        return self._by_kind[kind]
 
     def _afresh(self, call: Call) -> JudgedCall:
         storages: dict[int, int] = {}
-        refs = (_refs(call.inputs, storages), _refs(call.outputs, storages))
-        kept = (call.route, call.key, *refs)
-        record = op_call(RecordedCall(*kept, call.body, call.refusal, call.recomputed))
+        inputs, outputs = _refs(call.inputs, storages), _refs(call.outputs, storages)
+        record = op_call(RecordedCall(call.route, call.key, inputs, outputs, call.body, call.refusal, call.recomputed))
         verdict = judge(record, self._target, self._lists)
         verdict = self._same.setdefault(verdict, verdict)
-        side = outcome(verdict).side
-        specs = (*record.inputs, *record.outputs)
         return JudgedCall(
             verdict,
-            side,
+            outcome(verdict).side,
             error_of(verdict, record, self._target, self._lists),
             warning_of(verdict, call.route.name, self._lists),
-            tuple(sorted({spec.dtype for spec in specs})),
+            tuple(sorted({spec.dtype for spec in (*record.inputs, *record.outputs)})),
             record,
             self._open(verdict, record),
             route_of(record, verdict, self._target, self._lists),

@@ -164,30 +164,15 @@ def _ps_roi_pool(image: Tensor, rois: Tensor, scale: float, height: int, width: 
             for j, (left, right) in enumerate(across)
         ]
         regions.append(torch.stack(bins, 1).reshape(-1, height, width))
-    pooled = _stack(regions, image, tuple(own.shape))
-    return pooled, own.expand(len(rois), *own.shape).contiguous()
+    return _stack(regions, image, tuple(own.shape)), own.expand(len(rois), *own.shape).contiguous()
 
 
 def _mean(part: Tensor) -> Tensor:
     return part.mean((1, 2)) if part.numel() else part.new_zeros(len(part))
 
 
-def _deform_conv2d(
-    image: Tensor,
-    weight: Tensor,
-    offset: Tensor,
-    mask: Tensor,
-    bias: Tensor,
-    stride_h: int,
-    stride_w: int,
-    pad_h: int,
-    pad_w: int,
-    dilation_h: int,
-    dilation_w: int,
-    groups: int,
-    offset_groups: int,
-    use_mask: bool,
-) -> Tensor:
+def _deform_conv2d(image: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, *settings: Any) -> Tensor:
+    stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups, use_mask = settings
     batch, channels = image.shape[:2]
     kernel_h, kernel_w = weight.shape[2:]
     out_h, out_w = offset.shape[2:]
@@ -204,11 +189,9 @@ def _deform_conv2d(
             grouped_mask = mask.reshape(batch, offset_groups, kernel_h * kernel_w, out_h, out_w)
             values = values * grouped_mask[:, :, None, number]
         sampled.append(values.reshape(batch, channels, out_h, out_w))
-    patches = torch.stack(sampled, 2)
-    patches = patches.reshape(batch, groups, -1, out_h * out_w)
+    patches = torch.stack(sampled, 2).reshape(batch, groups, -1, out_h * out_w)
     filters = weight.reshape(groups, weight.shape[0] // groups, -1)
-    result = torch.einsum("gok,bgkp->bgop", filters, patches)
-    return result.reshape(batch, -1, out_h, out_w) + bias[:, None, None]
+    return torch.einsum("gok,bgkp->bgop", filters, patches).reshape(batch, -1, out_h, out_w) + bias[:, None, None]
 
 
 def _sample(parts: Tensor, y: Tensor, x: Tensor) -> Tensor:
