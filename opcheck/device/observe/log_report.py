@@ -183,14 +183,9 @@ class ObservedCalls(Record, frozen=True, kw_only=True):
             limitations=self.limitations,
             advisories=self.advisories,
         )
-        phases = {place.phase for place in self.places}
+        phases = tuple(sorted({place.phase for place in self.places}, key=PHASES.index))
         return CallGroup.judged(
-            self.op or NOT_NAMED,
-            verdict,
-            count=self.count,
-            locations=self.places,
-            dtypes=self.dtypes,
-            phases=tuple(phase for phase in PHASES if phase in phases),
+            self.op or NOT_NAMED, verdict, count=self.count, locations=self.places, dtypes=self.dtypes, phases=phases
         )
 
 
@@ -255,15 +250,9 @@ def read(
         target_macos=str(machine.target.macos),
         complete=not failed,
     )
-    return report_of(
-        [*_fallbacks(events, machine, lists), *other_calls(events, machine.target.torch, lists)],
-        trace,
-        machine.target,
-        lists,
-        copies=copies(()),
-        not_checked=tuple(_not_checked(events, machine)),
-        failed=failed,
-    )
+    calls = [*_fallbacks(events, machine, lists), *other_calls(events, machine.target.torch, lists)]
+    unchecked = tuple(_not_checked(events, machine))
+    return report_of(calls, trace, machine.target, lists, copies=copies(()), not_checked=unchecked, failed=failed)
 
 
 def _fallbacks(events: Sequence[LogEvent], machine: System, lists: OpLists) -> Iterator[ObservedCalls]:

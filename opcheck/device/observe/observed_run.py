@@ -99,13 +99,9 @@ def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> 
             context=request.program,
             hint="what it printed is above; python -c 'import torch' shows whether torch itself starts",
         )
-    return Recording(
-        start=start,
-        rows=tuple(line for line in lines if isinstance(line, RecordedRow)),
-        end=next((line for line in lines if isinstance(line, End)), None),
-        log=log,
-        code=code,
-    )
+    rows = tuple(line for line in lines if isinstance(line, RecordedRow))
+    end = next((line for line in lines if isinstance(line, End)), None)
+    return Recording(start, rows, end, log, code)
 
 
 def _start(file: Path, environment: Mapping[str, str], keep: Callable[[bytes], None]) -> int:

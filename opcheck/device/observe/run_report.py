@@ -256,15 +256,8 @@ def report_of_run(
         },
     )
     moved = [event for event in events if event.kind == "copy" and timeline.left_mps(event.call)]
-    return report_of(
-        calls,
-        trace,
-        target,
-        lists,
-        copies=copies(moved),
-        not_checked=(*_not_checked(timeline, target, environment, request), *notes),
-        failed=bool(failures),
-    )
+    unchecked = (*_not_checked(timeline, target, environment, request), *notes)
+    return report_of(calls, trace, target, lists, copies=copies(moved), not_checked=unchecked, failed=bool(failures))
 
 
 def _target(recording: Recording, request: ObserveRequest, lists: OpLists) -> tuple[Target, tuple[str, ...]]:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-import yaml
 from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.errors import InputError, OpcheckError
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.device_evidence import EvidenceFile, Result
 from opcheck.data.device_evidence import load as load_probe
 from opcheck.data.registrations import OpLists
@@ -29,7 +29,7 @@ from opcheck.lookup.answer_records import Answer
 
 #: Seconds that a step may take, and how often it is tried.
 _SECONDS, _ATTEMPTS = 600.0, 2
-_STEPS = Path(__file__).with_name("steps.yaml")
+_TABLE = load_shipped(Path(__file__).with_name("steps.yaml"))
 
 
 class ObservedSteps(NamedTuple):
@@ -55,31 +55,22 @@ class PlannedStep(NamedTuple):
 
 def plan(chosen: ObservedSteps) -> Iterator[PlannedStep]:
     """Yield the steps in their order: what is quick comes first, so that a short run has some of everything."""
-    table = yaml.safe_load(documents.read(_STEPS))
-    chosen_models = chosen.models or tuple(table["models"])
-    named_models = {n: words for n, words in table["models"].items() if n in chosen_models}
-    models = {n: ("verify", n, "--here", *words, *_JSON) for n, words in named_models.items()}
-    commands: dict[StepKind, dict[str, tuple[str, ...]]] = {
-        "doctor": {"doctor": ("doctor", "--gather", "--output")},
-        "models": models,
-        "programs": {
-            program.name: ("verify", str(program), "--here", "--program", *_JSON) for program in chosen.programs
-        },
-        "kernels": {
-            name: ("kernels", "test", "--op", name, "--family", "unary", "--quiet")
-            for name in chosen.kernels or table["kernels"]
-        },
-        "probe": {
-            name: (*_PROBE, "--op", name, "--dtype", "float32", "--quiet", "--output")
-            for name in chosen.ops or table["probe"]
-        },
+    models, chosen_models = _TABLE["models"], chosen.models or tuple(_TABLE["models"])
+    # name of a step -> its words in the command, and those behind them
+    named: dict[str, dict[str, tuple[str, Sequence[str]]]] = {
+        "doctor": {"doctor": ("", ())},
+        "models": {name: (name, words) for name, words in models.items() if name in chosen_models},
+        "programs": {program.name: (str(program), ()) for program in chosen.programs},
+        "kernels": {name: (name, ()) for name in chosen.kernels or _TABLE["kernels"]},
+        "probe": {name: (name, ()) for name in chosen.ops or _TABLE["probe"]},
     }
-    for kind, named in commands.items():
-        if kind in chosen.kinds:
-            yield from (PlannedStep(kind, name, words) for name, words in named.items())
+    for kind, template in _TABLE["commands"].items():
+        for name, (word, more) in named[kind].items() if kind in chosen.kinds else ():
+            before, _, after = template.partition(" MORE")
+            words = [word if each == "NAME" else each for each in before.split()]
+            yield PlannedStep(kind, name, (*words, *more, *after.split()))
 
 
-_PROBE = ("probe", "--device", "mps")
 _JSON = ("--format", "json", "--output")
 
 
@@ -197,15 +188,6 @@ def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-#: By the headline of a prediction without the fallback variable, how the run ends.
-_PREDICTED_ENDS = {
-    "runs natively": "runs to its end",
-    "runs, partly on the CPU": "runs to its end",
-    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "breaks off",
-    "fails": "breaks off",
-}
-
-
 def _ends(name: str, reports: Path) -> Iterator[HostRow]:
     """Yield a row where the machine broke off a run that was predicted to end, or the other way round."""
     if not (reports / "observed.json").is_file():
@@ -215,7 +197,7 @@ def _ends(name: str, reports: Path) -> Iterator[HostRow]:
     )
     ends = "runs to its end" if observed["capture"]["complete"] else "breaks off"
     texts = [problem["message"] for problem in observed["problems"]]
-    predicts = _PREDICTED_ENDS.get(predicted["headline"], "unknown")
+    predicts = _TABLE["ends"].get(predicted["headline"], "unknown")
     text = texts[-1][:500] if texts else ""
     yield HostRow(subject=name, op=f"run {name}", predicted=predicts, observed=ends, text=text)
 

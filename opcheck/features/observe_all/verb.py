@@ -61,14 +61,8 @@ def command(
     from opcheck.features.observe_all.observing import ObservedSteps, gather_host, observe
 
     mac = this_mac()
-    chosen = ObservedSteps(
-        kinds=tuple(kind for kind in STEP_KINDS if not kinds or kind in kinds),
-        programs=programs,
-        ops=ops,
-        models=models,
-        kernels=kernels,
-        budget=minutes * 60,
-    )
+    only_these = tuple(kind for kind in STEP_KINDS if not kinds or kind in kinds)
+    chosen = ObservedSteps(only_these, programs, ops=ops, models=models, kernels=kernels, budget=minutes * 60)
     with progress.shown() as say:
         evidence = observe(folder, gather_host(mac), mac, chosen, lists, say)
     summary = summarize_run(folder, evidence)

@@ -83,20 +83,13 @@ def _cast(value: Any, dtype: torch.dtype, casts: Casts) -> Any:
 
 def _cached_cast(tensor: MPSTensor, dtype: torch.dtype, casts: Casts) -> torch.Tensor:
     # autocast_mode.cpp, cached_cast: float32 weights that autograd made leaves, and only for the lower dtype.
-    cacheable = (
-        dtype == _lower()
-        and tensor.dtype is torch.float32
-        and tensor.requires_grad
-        and tensor.is_leaf
-        and not is_view(tensor)
-        and torch.is_autocast_cache_enabled()
-    )
-    if not cacheable:
+    is_weight = tensor.requires_grad and tensor.is_leaf and not is_view(tensor)
+    lowers = dtype == _lower() and tensor.dtype is torch.float32
+    if not (lowers and is_weight and torch.is_autocast_cache_enabled()):
         return tensor.to(dtype)
-    cached = casts.get(id(tensor))
-    if cached is None:
-        cached = casts[id(tensor)] = (tensor, tensor.to(dtype))
-    return cached[1]
+    if id(tensor) not in casts:
+        casts[id(tensor)] = (tensor, tensor.to(dtype))
+    return casts[id(tensor)][1]
 
 
 def _lower() -> torch.dtype:

@@ -261,14 +261,8 @@ _DEVICES_OF_FLEX = {Version(2, 6): "CUDA", Version(2, 7): "CUDA or CPU", Version
 
 def make_higher_route(func: HigherOrderOperator, context: DispatchContext) -> Route:
     """Return the route of a higher-order operator, which is never a leaf: its eager form runs."""
-    return Route(
-        func=func,
-        name=f"higher_order::{func.name()}",
-        operator=PLAIN,
-        implicit=False,
-        kind=RouteKind.PYTHON,
-        body=functools.partial(_run_eager_form, func, context),
-    )
+    name, body = f"higher_order::{func.name()}", functools.partial(_run_eager_form, func, context)
+    return Route(func=func, name=name, operator=PLAIN, implicit=False, kind=RouteKind.PYTHON, body=body)
 
 
 def _run_eager_form(func: HigherOrderOperator, context: DispatchContext, *args: Any, **kwargs: Any) -> Any:

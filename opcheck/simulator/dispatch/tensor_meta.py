@@ -5,12 +5,15 @@ its other arguments, so the key of a call is also the key of the cache of output
 (FakeTensor caches for the same reason: torch/_subclasses/fake_tensor.py, ``_DispatchCacheKey``).
 """
 
+import itertools
+import operator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 META = torch.device("meta")
+Sizes = tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -55,12 +58,7 @@ _interned: dict[tuple[object, ...], TensorMeta] = {}
 
 
 def intern(
-    shape: tuple[int, ...],
-    stride: tuple[int, ...],
-    dtype: torch.dtype,
-    offset: int = 0,
-    device: str = "mps",
-    layout: torch.layout = torch.strided,
+    shape: Sizes, stride: Sizes, dtype: torch.dtype, offset: int = 0, device: str = "mps", layout: Any = torch.strided
 ) -> TensorMeta:
     """Return the single TensorMeta of this metadata."""
     key = (shape, stride, dtype, offset, device, layout)
@@ -73,25 +71,15 @@ def intern(
 def spec_of(tensor: torch.Tensor, device: str = "mps") -> TensorMeta:
     """Return the TensorMeta of any tensor; strides are empty for layouts that have none."""
     if tensor.layout is torch.strided:
-        return intern(
-            # Not its shape, which an uninitialized parameter refuses (torch/nn/parameter.py).
-            tuple(tensor.size()),
-            tensor.stride(),
-            tensor.dtype,
-            int(tensor.storage_offset()),
-            device,
-        )
+        # Not its shape, which an uninitialized parameter refuses (torch/nn/parameter.py).
+        return intern(tuple(tensor.size()), tensor.stride(), tensor.dtype, int(tensor.storage_offset()), device)
     return intern(tuple(tensor.shape), (), tensor.dtype, 0, device, tensor.layout)
 
 
 def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> TensorMeta:
     """Return the TensorMeta of a new contiguous tensor."""
-    stride = []
-    step = 1
-    for size in reversed(shape):
-        stride.append(step)
-        step *= max(size, 1)
-    return intern(tuple(shape), tuple(reversed(stride)), dtype)
+    steps = itertools.accumulate((max(size, 1) for size in reversed(shape)), operator.mul, initial=1)
+    return intern(tuple(shape), tuple(steps)[-2::-1], dtype)
 
 
 def ambient() -> tuple[Any, ...]:

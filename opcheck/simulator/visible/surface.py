@@ -160,11 +160,6 @@ def _refusing(message: str) -> Callable[..., Any]:
     return function
 
 
-#: No source documents what these do.
-_UNKNOWN = "what {} answers on a Mac is not known here"
-_NO_METAL = "Metal code does not run here: an emulated Mac has no Metal compiler"
-
-
 def _nothing(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
@@ -217,11 +212,8 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (torch.mps, "driver_allocated_memory", memory.driver),
         (torch.mps, "empty_cache", memory.empty_cache),
         (torch.mps, "set_per_process_memory_fraction", set_fraction),
-        (torch.mps, "compile_shader", _refusing(_NO_METAL)),
-        (torch.mps, "load_metallib", _refusing(_NO_METAL)),
         (torch.mps, "Event", MacEvent),
         (torch.mps.profiler, "profile", contextlib.contextmanager(_nothing)),
-        (torch.mps.profiler, "metal_capture", _refusing(_UNKNOWN.format("torch.mps.profiler.metal_capture"))),
         (torch.mps.event, "Event", MacEvent),
         (torch, "Stream", AnyStream),
         (torch.accelerator, "device_index", contextlib.contextmanager(_nothing)),
@@ -229,10 +221,10 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (storage_base, "mps", to_mps),
         *_answers("mac_surface"),
     ]
-    changes += [
-        (torch.accelerator, name, _refusing(_UNKNOWN.format(f"torch.accelerator.{name}")))
-        for name in _ANSWERS["unknown"]
-    ]
+    for text, refused in _ANSWERS["refused"].items():
+        for owner, names in refused.items():
+            module = pkgutil.resolve_name(owner)
+            changes += [(module, name, _refusing(text.format(f"{owner}.{name}"))) for name in names]
     # Programs do not use a name that this torch lacks.
     present = [change for change in changes if change[1] in vars(change[0])]
     is_silent = target.torch < _V2_7

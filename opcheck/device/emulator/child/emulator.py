@@ -14,7 +14,7 @@ from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.dispatch.routes import BoundCall, Route
 from opcheck.simulator.dispatch.tensor import MPSTensor
-from opcheck.simulator.errors import NotSimulatedError, RefusedError
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.tracing.torch_private.dispatch import without_function_modes
 
 _COPIES = frozenset({"aten::copy_", "aten::_to_copy"})
@@ -71,16 +71,13 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                     *(inside[name] for name in route.arguments[: len(args)]), **{name: inside[name] for name in kwargs}
                 )
             if route.operator.not_emulated and isinstance(error, NotImplementedError):
-                raise NotSimulatedError(
-                    f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
-                ) from error
-            arguments = (*args, *kwargs.values())
-            shown = mac_error(error, route.name, arguments, self._registrations, release)
+                text = f"{route.name} has a kernel on MPS alone, and nothing here computes its values"
+                raise NotSimulatedError(text) from error
+            shown = mac_error(error, route.name, (*args, *kwargs.values()), self._registrations, release)
             if shown is error:
+                by_cpu = is_run_by_the_cpu(route.name, self._registrations)
                 # Its own CPU computes, or all devices share the check.
-                if is_run_by_the_cpu(route.name, self._registrations) or mac_errors.is_refused_everywhere(
-                    error, route.func, args, kwargs
-                ):
+                if by_cpu or mac_errors.is_refused_everywhere(error, route.func, args, kwargs):
                     mac_errors.mark_raised_on_a_mac(error)
                 raise
             wider = route.operator.emulate_wider
@@ -99,17 +96,14 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         """
         if is_run_by_the_cpu(route.name, self._registrations):
             return None
-        try:
-            raised = mac_errors.raised_instead(error, route.name, given, release)
-        except mac_errors.NotCheckedError as unchecked:
+        instead = mac_errors.done_instead(error, route.name, given, release)
+        if isinstance(instead, Exception):
+            raise mac_errors.mark_raised_on_a_mac(instead) from None
+        if instead is not None:
             self.not_computed = f"the CPU refuses it ({error}), and a Mac does not check that: its result is not known"
-            return unchecked.arguments
-        if raised is not None:
-            raise mac_errors.mark_raised_on_a_mac(raised) from None
+            return instead
         try:
             inside = mac_errors.in_range(error, route.name, given, release)
-        except mac_errors.OutOfRangeError as refused:
-            raise RefusedError("index_out_of_range", str(refused)) from None
         except (KeyError, IndexError, AttributeError):
             return None
         if inside is not None:

@@ -23,7 +23,7 @@ from opcheck.data.statement_model import Statement
 from opcheck.data.tables import nowhere, refused_by
 from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.routes import end_of
-from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError, RefusedError
 from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
 
 #: the arguments of a call by their names, with the CPU's values
@@ -31,10 +31,6 @@ Given = Mapping[str, Any]
 
 #: texts of the CPU's checks
 _OF_INDICES = re.compile(r"out of (?:range|bounds)|not in the valid range|invalid max index", re.IGNORECASE)
-
-
-class OutOfRangeError(Exception):
-    """The text of the torch.AcceleratorError that a Mac raises."""
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -117,7 +113,7 @@ def in_range(error: Exception, operator: str, given: Given, release: Version) ->
         release: the target's torch.
 
     Raises:
-        OutOfRangeError: a Mac checks the index, too.
+        RefusedError: a Mac checks the index, too.
     """
     check = next((row for row in CHECKS["indices"] if row.fits(operator, release)), None)
     if check is None or not _OF_INDICES.search(str(error)):
@@ -129,7 +125,8 @@ def in_range(error: Exception, operator: str, given: Given, release: Version) ->
             value = int(each.tensor.flatten()[position])
             # EmbeddingBag.metal compares with >, not >= (issue 189971).
             if check.text and not ("embedding_bag" in operator and value == each.size):
-                raise OutOfRangeError(check.text.format(index=value, position=position, dim=each.dim, size=each.size))
+                numbers = {"index": value, "position": position, "dim": each.dim, "size": each.size}
+                raise RefusedError("index_out_of_range", check.text.format(**numbers))
         inside: Any = each.tensor.masked_fill(mask, 0)
         if each.place is not None:
             inside = [inside if place == each.place else index for place, index in enumerate(changed[each.argument])]
@@ -156,45 +153,30 @@ def kind_on_a_mac(error: BaseException) -> str:
     return str(getattr(error, _MARK, ""))
 
 
-class NotCheckedError(Exception):
-    """A Mac does not check what the CPU refuses; ``arguments`` are those that the call continues with."""
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.arguments = arguments
-
-
 def _without_zeros(divisor: Any) -> Any:
-    if not isinstance(divisor, torch.Tensor):
-        return divisor or 1
-    return divisor.masked_fill(divisor == 0, 1)
-
-
-def _as_probabilities(numbers: torch.Tensor) -> torch.Tensor:
-    return numbers.nan_to_num(nan=0.0).clamp(0, 1)
+    return divisor.masked_fill(divisor == 0, 1) if isinstance(divisor, torch.Tensor) else divisor or 1
 
 
 #: what takes the place of an argument that no Mac checks, by its name in the table
 CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "absolute": torch.abs,
     "nonzero": _without_zeros,
-    "probabilities": _as_probabilities,
+    "probabilities": lambda numbers: numbers.nan_to_num(nan=0.0).clamp(0, 1),
     "zeros": torch.zeros_like,
 }
 _RAISED: Mapping[str, type[Exception]] = {kind.__name__: kind for kind in (torch.AcceleratorError, RuntimeError)}
 
 
-def raised_instead(error: Exception, operator: str, given: Mapping[str, Any], release: Version) -> Exception | None:
+def done_instead(error: Exception, operator: str, given: Given, release: Version) -> Exception | Given | None:
     """Return what a Mac raises where the CPU's kernel raised ``error``; None where that is not known.
+
+    Where a Mac checks nothing, it is the arguments that the call continues with.
 
     Args:
         error: raised by the CPU's kernel.
         operator: the overload.
         given: its arguments by their names.
         release: the target's torch.
-
-    Raises:
-        NotCheckedError: a Mac raises nothing.
     """
     text = str(error)
     for check in CHECKS["values"]:
@@ -206,7 +188,7 @@ def raised_instead(error: Exception, operator: str, given: Mapping[str, Any], re
             return _RAISED.get(check.raised, type(error))(shown)
         name, change = check.unchecked
         if name in given:
-            raise NotCheckedError({**given, name: CHANGES[change](given[name])})
+            return {**given, name: CHANGES[change](given[name])}
     return None
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import torch
 
 from opcheck.common.replacing import replace_attributes
@@ -104,18 +105,9 @@ class MacRecorder(DispatchMode):
             if number is None:
                 number = self._rows[key] = len(self._rows) + 1
                 shapes = tuple(tuple(map(int, tensor.shape)) for tensor in inputs[:_TENSORS])
-                self._write(
-                    RecordedRow(
-                        number=number,
-                        op=op,
-                        dtypes=dtypes,
-                        devices=devices or (_DEVICE,),
-                        shapes=shapes,
-                        location=locate(site),
-                        module=module,
-                        phase=phase,
-                    )
-                )
+                devices = devices or (_DEVICE,)
+                row = RecordedRow(number=number, op=op, dtypes=dtypes, devices=devices, shapes=shapes)
+                self._write(msgspec.structs.replace(row, location=locate(site), module=module, phase=phase))
         return number
 
     def _where(self) -> tuple[Site, str, Phase]:

@@ -94,12 +94,8 @@ def _device(request: ObserveRequest) -> contextlib.AbstractContextManager[None]:
 def _start(torch: str, request: ObserveRequest) -> Start:
     if request.stand_in:
         return Start(torch=torch, macos=request.stand_in.partition("/")[2], machine="emulated")
-    return Start(
-        torch=torch,
-        macos=platform.mac_ver()[0],
-        machine=_ask_tool("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine(),
-        build=_ask_tool("sw_vers", "-buildVersion"),
-    )
+    chip = _ask_tool("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
+    return Start(torch=torch, macos=platform.mac_ver()[0], machine=chip, build=_ask_tool("sw_vers", "-buildVersion"))
 
 
 def _ask_tool(*command: str) -> str:

@@ -28,13 +28,9 @@ def rows(operation: str, run: KernelRun, stand_in: str) -> Iterator[HostRow]:
         verdicts = {each.verdict for each in kernels if each.dtypes and {*each.dtypes} == {dtype}}
         predicted = {_PREDICTED.get(verdict, "unknown") for verdict in verdicts} or {"unknown"}
         observed, text = _observe(operation, getattr(torch, dtype), stand_in)
+        claim = min(predicted) if len(predicted) == 1 else "unknown"
         yield HostRow(
-            subject=operation,
-            op=f"kernel {operation}",
-            dtypes=(dtype,),
-            predicted=min(predicted) if len(predicted) == 1 else "unknown",
-            observed=observed,
-            text=text,
+            subject=operation, op=f"kernel {operation}", dtypes=(dtype,), predicted=claim, observed=observed, text=text
         )
 
 

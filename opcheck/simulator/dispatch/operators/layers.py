@@ -261,12 +261,7 @@ def _rms_norm(
     context: DispatchContext, x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
     way = "composite"
-    if (
-        weight is not None
-        and x.is_floating_point()
-        and weight.is_floating_point()
-        and not operator.needs_grad(x, weight)
-    ):
+    if weight is not None and all(map(torch.is_floating_point, (x, weight))) and not operator.needs_grad(x, weight):
         channels_last = x.dim() in (4, 5) and x.is_contiguous(
             memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d
         )

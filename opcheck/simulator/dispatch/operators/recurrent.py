@@ -252,11 +252,8 @@ def _metadata(arguments: Given, _ask: TargetQueries) -> Results:
 def _backward_metadata(arguments: Given, _ask: TargetQueries) -> Results:
     # RnnOps.mm: gradients of the input, of the states, and of the parameters, which have the shapes
     # of these.
-    return (
-        operator.alike(arguments["input"]),
-        [*map(operator.alike, arguments["hx"])],
-        [*map(operator.alike, arguments["params"])],
-    )
+    states, params = ([*map(operator.alike, arguments[name])] for name in ("hx", "params"))
+    return (operator.alike(arguments["input"]), states, params)
 
 
 #: of a forward LSTM with dropout: the state of the generator before it, by the address of its
