@@ -267,8 +267,7 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
         kept = _list_runs(into)
         summary = summarize(into)
         write_text(into / "observed.json", _json(summary))
-        proposal = propose(summary, lists)
-        if proposal:
+        if proposal := propose(summary, lists):
             write_text(into / "proposed.yaml", proposal)
         # Another merge may have added a run meanwhile.
         if _list_runs(into) == kept:

@@ -166,8 +166,7 @@ def verify(prediction: Report, observation: Report, lists: OpLists) -> Verificat
     matched: set[int] = set()
     unpredicted = []
     for calls in observed:
-        numbers = index.matches(calls)
-        if not numbers:
+        if not (numbers := index.matches(calls)):
             unpredicted.append(calls)
             continue
         best = min(numbers, key=lambda number: (expected[number].status != calls.status, number))

@@ -53,9 +53,8 @@ def simulated_mac(
         parts.enter_context(out_of_reach())
         parts.callback(retire)
         branches = mps_registrations.note_branches(registrations, simulator.branches, simulator.passed)
-        parts.callback(
-            mps_registrations.MpsRegistrations(mps_registrations.present_and_absent(registrations)[0], branches).remove
-        )
+        present, _absent = mps_registrations.present_and_absent(registrations)
+        parts.callback(mps_registrations.MpsRegistrations(present, branches).remove)
         # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
         # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
         parts.callback(set_only_cpu_lifted, only_cpu_lifted())

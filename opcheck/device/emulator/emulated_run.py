@@ -48,13 +48,12 @@ def run(request: RunRequest) -> RunOutcome:
             code = run_program(_CHILD, asked, {**os.environ, **variables}, interpreter=python)
         except SignalledError as error:
             ended = error
-        with explain_errors(
-            (DocumentError, GarbledError),
+        what, hint = (
             "the program wrote over the report",
-            context=request.program,
-            hint="leave the files of other programs in the temporary folder alone",
-            kind=CaptureError,
-        ):
+            "leave the files of other programs in the temporary folder alone",
+        )
+        errors = (DocumentError, GarbledError)
+        with explain_errors(errors, what, context=request.program, hint=hint, kind=CaptureError):
             # The program may have put a pipe or another thing in its place.
             content = read(answer).strip() if os.path.lexists(answer) else b""
             outcome: RunOutcome | WorkFailure | None = unseal(content, request.secret, _ANSWER) if content else None

@@ -1,8 +1,9 @@
 """The request of an emulated run and its outcome; both travel between two processes as JSON."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from opcheck.model.records import CallGroup, MemoryGrowth, Problem, Record, Report
+from opcheck.common.versions import Target
+from opcheck.model.records import CallGroup, MemoryGrowth, Problem, Record, Report, Trace
 
 #: The folder, next to the request's file, where the program's processes leave their reports.
 PROCESSES = "processes"
@@ -34,6 +35,12 @@ class RunRequest(ProgramRequest, frozen=True, kw_only=True):
     kernels: Literal["", "shadow", "replace"] = ""
     #: in an environment with the target's own torch (capture/exact.py)
     exact: bool = False
+
+
+def run_trace(model: str, tracer: str, torch: str, target: Target, **more: Any) -> Trace:
+    """Return the trace of a run that was made for a target with this torch."""
+    more |= {"target_torch": str(target.torch), "target_macos": str(target.macos)}
+    return Trace(model=model, mode="run", tracer=tracer, installed_torch=torch, **more)
 
 
 class RunOutcome(Record, frozen=True, kw_only=True, tag="outcome"):

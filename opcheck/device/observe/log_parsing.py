@@ -1,6 +1,7 @@
 """Parses what a Mac printed in a log: lines, tracebacks, warnings, and the events among them."""
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -145,10 +146,8 @@ def _pattern(row: dict[str, Any], fragments: dict[str, str]) -> Pattern:
 def first_match(patterns: Sequence[Pattern], text: str) -> Match:
     """The first of the patterns in the text, and its meaning."""
     for pattern in patterns:
-        if pattern.needle in text:
-            match = pattern.regex.search(text)
-            if match is not None:
-                return match, _event(pattern, match)
+        if pattern.needle in text and (match := pattern.regex.search(text)) is not None:
+            return match, _event(pattern, match)
     return None, None
 
 
@@ -367,8 +366,7 @@ class Traceback:
         if not self._frames:
             return False
         last = self._frames[-1]
-        arrow = _ARROW.match(line)
-        if arrow is not None:
+        if (arrow := _ARROW.match(line)) is not None:
             # Jupyter's header gives the line of a file; of a cell, the arrow does.
             self._frames[-1] = last._replace(line=int(arrow["line"]), text=arrow["text"].strip())
             return True
@@ -451,8 +449,7 @@ def _parse_line(lines: Sequence[str], index: int, lists: OpLists) -> tuple[LogEv
     line, after = lines[index], index + 1
     if not any(signal in line for signal in _SIGNALS):
         return None, after
-    event = profile_event(line)
-    if event is not None:
+    if (event := profile_event(line)) is not None:
         return event, after
     rest = [part.strip() for part in lines[after : index + _JOINED]]
     for text in (line, " ".join((line, *rest))[:LONGEST]):
@@ -471,11 +468,8 @@ def _tries(text: str, lists: OpLists) -> Iterator[Match]:
 
 def _lines_reached(end: int, line: str, rest: Sequence[str]) -> int:
     """How many of the joined lines a match that ends there reaches into."""
-    length, number = len(line), 0
-    while number < len(rest) and end > length + 1:
-        length += 1 + len(rest[number])
-        number += 1
-    return number
+    lengths = itertools.accumulate((1 + len(part) for part in rest[:-1]), initial=len(line))
+    return sum(end > length + 1 for length in lengths)
 
 
 def _match_quoted(text: str, lists: OpLists) -> Match:
@@ -490,8 +484,7 @@ def _match_quoted(text: str, lists: OpLists) -> Match:
 
 def _with_place(event: LogEvent, lines: Sequence[str], index: int, traceback: Traceback) -> LogEvent:
     """The event with the line of the program that a warning names, or the last traceback."""
-    place = _WARNING.search(lines[index])
-    if place is None:
+    if (place := _WARNING.search(lines[index])) is None:
         location, own = traceback.end()
         words = {**event.words, "own": own} if own else event.words
         return msgspec.structs.replace(event, location=location, words=words)

@@ -12,6 +12,7 @@ from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
 from opcheck.data.registrations import OpLists
+from opcheck.device.emulator.emulation_request import run_trace
 from opcheck.device.observe.log_parsing import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent, parse, table
 from opcheck.judge.assembly import assemble
 from opcheck.judge.judge import outcome
@@ -143,26 +144,19 @@ class ObservedCalls(Record, frozen=True, kw_only=True):
 
     #: empty where the printed text names none
     op: str
-    #: as in Verdict
-    status: Status
-    kind: FallbackKind | None = None
-    #: what the calls did, without numbers
-    what: str
+    #: because says what the calls did, without numbers; there is no evidence yet
+    verdict: Verdict
     #: how many calls there were at least
     count: int
     #: where they were seen: a log and its line, or a device
     where: str
-    prints: str = ""
     #: bytes copied between the devices, and ms on the CPU; None where they are unknown
     nbytes: int | None = None
     ms: float | None = None
     places: tuple[GroupLocation, ...] = ()
     dtypes: tuple[str, ...] = ()
-    #: ids of the curated statements that describe the calls
-    limitations: tuple[str, ...] = ()
-    #: those of them whose span contains the release
+    #: those of the curated statements that describe the calls whose span contains the release
     matching: tuple[str, ...] = ()
-    advisories: tuple[str, ...] = ()
 
     def group(self, torch: str) -> CallGroup:
         """The group of a report, on this release."""
@@ -170,18 +164,11 @@ class ObservedCalls(Record, frozen=True, kw_only=True):
         numbers += [] if self.nbytes is None else [f"{filesize(self.nbytes)} copied"]
         numbers += [] if self.ms is None else [f"{self.ms:.3f} ms on the CPU"]
         detail = ", ".join(numbers)
-        verdict = Verdict(
-            status=self.status,
-            kind=self.kind,
-            because=f"{self.what}: {detail} ({self.where})",
-            evidence=(
-                Evidence(kind="measured", torch=torch, where=self.where, detail=detail),
-                *(Evidence(kind="limitation", torch=torch, detail=id_) for id_ in self.matching),
-            ),
-            confidence=CONFIDENCE,
-            prints=self.prints,
-            limitations=self.limitations,
-            advisories=self.advisories,
+        measured = Evidence(kind="measured", torch=torch, where=self.where, detail=detail)
+        stated = (Evidence(kind="limitation", torch=torch, detail=id_) for id_ in self.matching)
+        because = f"{self.verdict.because}: {detail} ({self.where})"
+        verdict = msgspec.structs.replace(
+            self.verdict, because=because, evidence=(measured, *stated), confidence=CONFIDENCE
         )
         phases = tuple(sorted({place.phase for place in self.places}, key=PHASES.index))
         return CallGroup.judged(
@@ -241,15 +228,8 @@ def read(
     events = [event for name, text in logs for event in parse(text, lists, log=name)]
     machine = system("\n".join(text for _, text in logs), events, lists, torch=torch, macos=macos)
     failed = any(event.kind in ENDS for event in events)
-    trace = Trace(
-        model=", ".join(name for name, _ in logs),
-        mode="run",
-        tracer=TRACER,
-        installed_torch=machine.torch,
-        target_torch=str(machine.target.torch),
-        target_macos=str(machine.target.macos),
-        complete=not failed,
-    )
+    model = ", ".join(name for name, _ in logs)
+    trace = run_trace(model, TRACER, machine.torch, machine.target, complete=not failed)
     calls = [*_fallbacks(events, machine, lists), *other_calls(events, machine.target.torch, lists)]
     unchecked = tuple(_not_checked(events, machine))
     return report_of(calls, trace, machine.target, lists, copies=copies(()), not_checked=unchecked, failed=failed)
@@ -278,14 +258,13 @@ def fallback(op: str, warned: Sequence[LogEvent], runs: Sequence[LogEvent], line
     times = [event.numbers["cpu_ms"] for event in numbered if "cpu_ms" in event.numbers]
     first = (*warned, *runs)[0]
     status, kind = resolution(op, line, lists)
+    kind = kind if status == "fallback" else "env"
+    prints = warned[0].text if warned else ""
     return ObservedCalls(
         op=op,
-        status="fallback",
-        kind=kind if status == "fallback" else "env",
-        what="it ran on the CPU",
+        verdict=Verdict(status="fallback", kind=kind, because="it ran on the CPU", prints=prints),
         count=count,
         where=first.where,
-        prints=warned[0].text if warned else "",
         nbytes=sum(int(event.numbers["bytes"]) for event in numbered) if numbered else None,
         ms=sum(times) if times else None,
         places=_places(warned),
@@ -324,20 +303,17 @@ def _other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> 
     matching = tuple(name for name in first.statements if torch in by_id[name].torch)
     stated = matching or first.statements
     limitations = tuple(name for name in stated if by_id[name].sort == "limitation")
-    refusal = KINDS[first.kind].refusal
-    return ObservedCalls(
-        op=first.op,
+    meaning, refusal = KINDS[first.kind].meaning, KINDS[first.kind].refusal
+    verdict = Verdict(
         status=status,
         kind=kind,
-        what=KINDS[first.kind].meaning,
-        count=len(events),
-        where=first.where,
+        because=meaning,
         prints=first.text,
-        places=_places(events),
         limitations=limitations or ((refusal,) if refusal else ()),
         advisories=tuple(name for name in stated if by_id[name].sort == "advisory"),
-        matching=matching,
     )
+    places, count = _places(events), len(events)
+    return ObservedCalls(op=first.op, verdict=verdict, count=count, where=first.where, places=places, matching=matching)
 
 
 def _places(events: Sequence[LogEvent]) -> tuple[GroupLocation, ...]:
@@ -350,8 +326,7 @@ def copies(events: Sequence[LogEvent]) -> Partition:
     each = [event for event in events if event.kind == "copy"]
     sums = {("MPS", "CPU"): [0, 0], ("CPU", "MPS"): [0, 0]}
     for event in each or [event for event in events if event.kind == "copy_total"]:
-        total = sums.get((event.words["from"][:3], event.words["to"][:3]))
-        if total is not None:
+        if (total := sums.get((event.words["from"][:3], event.words["to"][:3]))) is not None:
             total[0] += int(event.numbers.get("runs", 1))
             total[1] += int(event.numbers["bytes"])
     (to_cpu, bytes_to_cpu), (to_mps, bytes_to_mps) = sums.values()
@@ -367,8 +342,7 @@ def _not_checked(events: Sequence[LogEvent], machine: System) -> Iterator[str]:
         yield _ONCE
     if not any(event.kind == "copy" for event in events):
         yield _DETOURS
-    ran = [event for event in events if event.kind in {"operation", "operation_total"}]
-    if ran:
+    if ran := [event for event in events if event.kind in {"operation", "operation_total"}]:
         yield (
             f"which operators {plural(len(ran), 'line')} of the profiler are of: it names graphs "
             "and kernels by keys of its own"

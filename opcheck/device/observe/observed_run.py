@@ -92,8 +92,7 @@ def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> 
     failure = next((line for line in lines if isinstance(line, WorkFailure)), None)
     if failure is not None:
         raise error_of(failure)
-    start = next((line for line in lines if isinstance(line, Start)), None)
-    if start is None:
+    if (start := next((line for line in lines if isinstance(line, Start)), None)) is None:
         raise CaptureError(
             f"the process ended with code {code} before the program began",
             context=request.program,

@@ -11,11 +11,12 @@ from opcheck.common.text import any_layer
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.data.environment import load_environment
 from opcheck.data.registrations import OpLists
+from opcheck.device.emulator.emulation_request import run_trace
 from opcheck.device.observe.log_parsing import ENDS, MARK, LogEvent, parse
 from opcheck.device.observe.log_report import ObservedCalls, copies, fallback, other_calls, report_of
 from opcheck.device.observe.profiler_variables import PROFILE, effects
 from opcheck.device.observe.recording import End, ObserveRequest, RecordedRow, Start
-from opcheck.model.records import GroupLocation, Problem, Report, Trace
+from opcheck.model.records import GroupLocation, Problem, Report, Verdict
 
 #: Operators whose work it is to copy between the devices.
 _COPIES = frozenset(
@@ -141,17 +142,9 @@ class CallTimeline:
             if row and there and back and not self._left[number] and row.op not in _COPIES:
                 runs = min(self._counts[number], len(there))
                 self._left[number] += runs
-                yield ObservedCalls(
-                    op=row.op,
-                    status="fallback",
-                    kind="internal",
-                    what="its kernel copied memory to the CPU and back",
-                    count=runs,
-                    where=self._machine,
-                    nbytes=sum(int(event.numbers["bytes"]) for event in (*there, *back)),
-                    places=self._places({number: runs}),
-                    dtypes=row.dtypes,
-                )
+                what, nbytes = "its kernel copied memory to the CPU and back", sum(map(_bytes, (*there, *back)))
+                verdict = Verdict(status="fallback", kind="internal", because=what)
+                yield self._calls(row.op, {number: runs}, verdict, nbytes=nbytes)
 
     def left_mps(self, number: int) -> bool:
         """Return whether calls of that row went to the CPU; known after ``fallbacks`` and ``detours``."""
@@ -165,15 +158,12 @@ class CallTimeline:
             if count > 0 and "mps" in row.devices:
                 by_op[row.op][row.number] = count
         for op, counts in by_op.items():
-            yield ObservedCalls(
-                op=op,
-                status="native",
-                what="it was called on mps, and no fallback was printed",
-                count=sum(counts.values()),
-                where=self._machine,
-                places=self._places(counts),
-                dtypes=self._dtypes(counts),
-            )
+            verdict = Verdict(status="native", because="it was called on mps, and no fallback was printed")
+            yield self._calls(op, counts, verdict)
+
+    def _calls(self, op: str, counts: dict[int, int], verdict: Verdict, **more: Any) -> ObservedCalls:
+        calls = ObservedCalls(op=op, verdict=verdict, count=sum(counts.values()), where=self._machine, **more)
+        return self._placed(calls, counts)
 
     def warnings(self) -> Iterator[LogEvent]:
         """The warnings of kernels, each as often as it was printed."""
@@ -191,6 +181,10 @@ class CallTimeline:
                 place = GroupLocation.at(row.location, module=any_layer(row.module), count=0, phase=row.phase)
                 by_place[place] += count
         return tuple(msgspec.structs.replace(place, count=count) for place, count in by_place.items())
+
+
+def _bytes(event: LogEvent) -> int:
+    return int(event.numbers["bytes"])
 
 
 def _fallback_warnings(end: End | None, events: Sequence[LogEvent], lists: OpLists) -> dict[str, tuple[LogEvent, ...]]:
@@ -239,13 +233,11 @@ def report_of_run(
     failures = _failures(recording, events, lists)
     calls = [*timeline.fallbacks(), *timeline.detours(), *timeline.native()]
     calls += other_calls([*timeline.warnings(), *failures], target.torch, lists)
-    trace = Trace(
-        model=" ".join((request.program, *request.arguments)),
-        mode="run",
-        tracer="stand-in" if request.stand_in else "mac",
-        installed_torch=start.torch,
-        target_torch=str(target.torch),
-        target_macos=str(target.macos),
+    trace = run_trace(
+        " ".join((request.program, *request.arguments)),
+        "stand-in" if request.stand_in else "mac",
+        start.torch,
+        target,
         problems=tuple(_problems(recording, failures)),
         complete=end is not None and not end.error,
         environment=dict(environment),
@@ -276,8 +268,7 @@ def _target(recording: Recording, request: ObserveRequest, lists: OpLists) -> tu
 def _failures(recording: Recording, events: Sequence[LogEvent], lists: OpLists) -> list[LogEvent]:
     """The events that ended the program, or calls of it, with the operator that was running."""
     rows = {row.number: row for row in recording.rows}
-    end = recording.end
-    if end is None:
+    if (end := recording.end) is None:
         return [_in_row(event, rows.get(event.call)) for event in events if event.kind in ENDS]
     if not end.error:
         return []
@@ -298,8 +289,7 @@ def _in_row(event: LogEvent, row: RecordedRow | None) -> LogEvent:
 
 
 def _problems(recording: Recording, failures: Sequence[LogEvent]) -> Iterator[Problem]:
-    end = recording.end
-    if end is None:
+    if (end := recording.end) is None:
         how = f": {failures[0].text}" if failures else ""
         yield Problem(kind="process_died", message=f"the process ended with code {recording.code}{how}")
     elif end.error and not failures:

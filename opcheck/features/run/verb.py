@@ -68,8 +68,7 @@ def command(
     asked: dict[str, Any] = {"program": name, "is_module": bool(module)}
     asked |= {"arguments": tuple(arguments), "cpu_fallback": target.fallback, "strict": strict}
     asked |= ({"kernels": kernels} if kernels else {}) | ({"exact": True} if capture.exact else {})
-    behind = _flags_behind(name if not module else "", arguments)
-    if behind:
+    if behind := _flags_behind(name if not module else "", arguments):
         streams.note(behind)
     report, ended_with = (_observe if (sys.platform == "darwin" and not emulate) else _emulate)(target, asked)
     if behind:
@@ -127,8 +126,7 @@ def _flags_behind(script: str, arguments: Sequence[str]) -> str:
     if flags and script:
         with contextlib.suppress(DocumentError):
             text = documents.read_text(script)
-    flags = {flag for flag in flags if not re.search(rf"{flag}\b", text)}
-    if not flags:
+    if not (flags := {flag for flag in flags if not re.search(rf"{flag}\b", text)}):
         return ""
     names = ", ".join(sorted(flags))
     return (

@@ -94,8 +94,7 @@ class Simulator(dispatch.DispatchMode):
             # here.
             self._routes.get(func) or self._route(func)
             return NotImplemented
-        proxy = _mode_of(_PROXY)
-        if proxy is not None:
+        if (proxy := _mode_of(_PROXY)) is not None:
             return self._trace(proxy, func, types, args, kwargs)
         return self._dispatch(func, args, kwargs or {})
 
@@ -120,8 +119,7 @@ class Simulator(dispatch.DispatchMode):
         parts: list[Any] = [func, len(args)]
         parts += [_encode(value, inputs) for value in args]
         for name, value in kwargs.items():
-            parts.append(name)
-            parts.append(_encode(value, inputs))
+            parts += (name, _encode(value, inputs))
         on_mps: list[Any] = [t for t in inputs if t._mps is not None]  # type: ignore[attr-defined]
         if not on_mps and not self._creates_on_mps(route, kwargs):
             self.elsewhere += 1
@@ -222,18 +220,15 @@ class Simulator(dispatch.DispatchMode):
         return route
 
     def _creates_on_mps(self, route: Route, kwargs: Mapping[str, Any]) -> bool:
-        device = kwargs.get("device")
-        if device is not None and device.type == "mps":
+        if getattr(kwargs.get("device"), "type", "") == "mps":
             return True
         return route.factory and route.has_device and self._in_flight()
 
     def _leaves_mps(self, kwargs: Mapping[str, Any]) -> bool:
-        device = kwargs.get("device")
-        if device is None or device.type != "cpu":
-            return False
         # In the engine only C++ names a device: AccumulateGrad copies a gradient with
         # ``variable.options()``.
-        return not (self.context.in_engine or self._in_flight())
+        on_cpu = getattr(kwargs.get("device"), "type", "") == "cpu"
+        return on_cpu and not (self.context.in_engine or self._in_flight())
 
     def _in_flight(self) -> bool:
         """Return whether temporaries that C++ makes now belong on MPS."""
@@ -247,19 +242,15 @@ class Simulator(dispatch.DispatchMode):
             if route.body is not None:
                 return route.body(*args, **kwargs)
             # Not OpOverload.decompose(): it prefers a Python decomposition to the C++ composite.
-            return dispatch.body_of(route.func)(
-                DispatchKey.CompositeImplicitAutograd, *wrap_numbers(route, args), **kwargs
-            )
+            body = dispatch.body_of(route.func)
+            return body(DispatchKey.CompositeImplicitAutograd, *wrap_numbers(route, args), **kwargs)
 
     def _body(self, bound: BoundCall) -> Body:
         route = bound.route
-        body = route.operator.body
-        if body is not None:
+        if (body := route.operator.body) is not None:
             return Body(body(bound.named(), self.context.ask) if callable(body) else body)
-        if route.name in LEGACY_BODIES:
-            names = self.context.ask(legacy_body, route.name)
-            if names is not None:
-                return Body(names)
+        if route.name in LEGACY_BODIES and (names := self.context.ask(legacy_body, route.name)) is not None:
+            return Body(names)
         if route.bodiless:
             return calls.NOT_FOLLOWED
         case = (bound.key, ambient())
@@ -270,24 +261,17 @@ class Simulator(dispatch.DispatchMode):
 
     def _pass_arguments(self, bound: BoundCall, names: tuple[str, ...], outputs: tuple[torch.Tensor, ...]) -> Body:
         """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
-        arguments = bound.named()
-        results = calls.metas(outputs)
+        arguments, results = bound.named(), calls.metas(outputs)
+        arguments |= {"result.shape": results[0].shape, "result.stride": results[0].stride} if results else {}
         result: list[calls.InnerCall] = []
         for name in names:
-            renamed = bound.route.operator.passes.get(name)
-            if renamed is None:
+            if (renamed := bound.route.operator.passes.get(name)) is None:
                 continue
             inner = self._inner_routes.get(name) or self._inner_routes.setdefault(
                 name, make_route(overload_named(name), self._registrations, self.branches)
             )
-            values = {
-                argument: getattr(results[0], source.removeprefix("result."))
-                if source.startswith("result.")
-                else arguments[source]
-                for argument in inner.arguments
-                for source in (renamed.get(argument, argument),)
-                if source in arguments or (source.startswith("result.") and results)
-            }
+            sources = {argument: renamed.get(argument, argument) for argument in inner.arguments}
+            values = {argument: arguments[source] for argument, source in sources.items() if source in arguments}
             inputs: list[torch.Tensor] = []
             key = [part for item, value in values.items() for part in (item, _encode(value, inputs))]
             result.append(calls.InnerCall(inner, (inner.func, 0, *key), calls.metas(inputs), results))
@@ -364,8 +348,7 @@ class Simulator(dispatch.DispatchMode):
     def _result_of(self, bound: BoundCall) -> calls.ShapedResult:
         # Factories without a dtype and divisions of integers take the default dtype.
         kept = (torch.get_default_dtype(), bound.key)
-        result = self._results.get(kept)
-        if result is None:
+        if (result := self._results.get(kept)) is None:
             result = self._results[kept] = calls.result_of(bound, self.context.ask)
         return result
 

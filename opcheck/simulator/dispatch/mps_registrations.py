@@ -139,8 +139,7 @@ def _policies_of(target: Target) -> frozenset[tuple[str, str]]:
 
 def _refusal(ask: TargetQueries, dtype: torch.dtype) -> str | None:
     """Return the warning for the dtype; if autocast works, query the target's policies as well."""
-    text = ask(warning_for, dtype)
-    if text is None:
+    if (text := ask(warning_for, dtype)) is None:
         ask(_policies_of)
     return text
 

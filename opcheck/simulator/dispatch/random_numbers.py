@@ -17,6 +17,7 @@ import torch
 from typing_extensions import Self
 
 from opcheck.common.versions import Version
+from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator.target_reads import READS, is_before
 from opcheck.tracing.torch_private.backend import generator_class
 
@@ -28,15 +29,7 @@ _STEP = 0x9E3779B97F4A7C15
 
 
 #: A build with CUDA would search for its driver (aten/src/ATen/detail/CUDAHooksInterface.h, 2.13).
-_NO_CUDA = (
-    "Cannot get CUDA generator without ATen_cuda library. PyTorch splits its backend into two shared libraries: a CPU "
-    "library and a CUDA library; this error has occurred because you are trying to use some CUDA functionality, but "
-    "the CUDA library has not been loaded by the dynamic linker for some reason.  The CUDA library MUST be loaded, "
-    "EVEN IF you don't directly use any symbols from the CUDA library! One common culprit is a lack of "
-    "-Wl,--no-as-needed in your link arguments; many dynamic linkers will delete dynamic library dependencies if you "
-    "don't depend on any of their symbols.  You can check if this has occurred by using ldd on your binary to see if "
-    "there is a dependency on *_cuda.so library."
-)
+_NO_CUDA: str = load_shipped(Path(__file__).with_suffix(".yaml"))["no_cuda"]
 
 
 class Generator(torch.Generator):

@@ -210,8 +210,7 @@ def _registrations(name: str) -> tuple[str, ...]:
 
 
 def _relation(operator: Operator, result: Any, arguments: Any) -> Return:
-    info = result.alias_info
-    if info is None:
+    if (info := result.alias_info) is None:
         return Return("view", 0) if operator.shares_first else Return("new")
     for index, argument in enumerate(arguments):
         alias = argument.alias_info
@@ -271,8 +270,7 @@ def _run_eager_form(func: HigherOrderOperator, context: DispatchContext, *args: 
     Raises:
         NotSimulatedError: it has none.
     """
-    kernel = func.py_kernels.get(_EVERYWHERE)
-    if kernel is None:
+    if (kernel := func.py_kernels.get(_EVERYWHERE)) is None:
         raise NotSimulatedError(f"the higher-order operator {func.name()} has no form that runs without a compiler")
     if func.name() == "flex_attention" and (devices := context.ask(_devices_of_flex)):
         text = f"FlexAttention is only supported on {devices} devices. Found input tensors on mps device."

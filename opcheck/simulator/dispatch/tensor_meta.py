@@ -62,8 +62,7 @@ def intern(
 ) -> TensorMeta:
     """Return the single TensorMeta of this metadata."""
     key = (shape, stride, dtype, offset, device, layout)
-    spec = _interned.get(key)
-    if spec is None:
+    if (spec := _interned.get(key)) is None:
         spec = _interned[key] = TensorMeta(shape, stride, dtype, offset, device, layout)
     return spec
 

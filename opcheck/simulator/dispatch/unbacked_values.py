@@ -103,8 +103,7 @@ def known_values(tensor: Any) -> torch.Tensor | None:
 
 def count_selected(mask: torch.Tensor, elements: int) -> tuple[int, str]:
     """Return how many of ``elements`` a mask selects, and what was assumed."""
-    values = known_values(mask)
-    if values is not None:
+    if (values := known_values(mask)) is not None:
         return int(torch.count_nonzero(values)) * elements // max(mask.numel(), 1), ""
     return all_selected(elements)
 

@@ -270,15 +270,10 @@ class DeviceMode(TorchFunctionMode):
         """
         context, marks = self._context, vars(error)
         name = getattr(func, "__name__", "")
-        if (
-            context.find_refusal is None
-            or not context.on_mps
-            or _FINAL in marks
-            or "out" in kwargs
-            or name.endswith("_")
-            or not any(map(_is_narrow, args))
-            or is_handled(type(error), sys._getframe(2))
-        ):
+        is_castable = any(map(_is_narrow, args)) and "out" not in kwargs and not name.endswith("_")
+        if context.find_refusal is None or not context.on_mps or _FINAL in marks or not is_castable:
+            return False
+        if is_handled(type(error), sys._getframe(2)):
             return False
         if RECORDED in marks:
             return True

@@ -15,16 +15,7 @@ import torch
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Version
 from opcheck.simulator.dispatch.dispatch_context import current
-from opcheck.simulator.dispatch.tensor import (
-    MPS_DEVICE,
-    MPS_KEYS,
-    exchange,
-    is_on_mps,
-    place,
-    placement,
-    set_bits,
-    wrap,
-)
+from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPS_KEYS, exchange, is_on_mps, place, set_bits, wrap
 from opcheck.simulator.target_reads import READS, is_before
 from opcheck.simulator.visible import storage
 from opcheck.simulator.visible.storage import on_mps
@@ -292,8 +283,7 @@ def as_array(obj: Any, **options: Any) -> torch.Tensor:
 
 
 def _data(self: Any) -> torch.Tensor:
-    state = self._mps
-    if state is None:
+    if (state := self._mps) is None:
         return _Base.data.__get__(self)
     alias = state.alias()
     result = wrap(alias.spec, alias.payload, alias.memory)
@@ -324,8 +314,7 @@ def set_grad(self: Any, value: Any) -> None:
 
 def untyped_storage(self: Any) -> torch.UntypedStorage:
     """Return the tensor's storage, which reports ``mps`` if the tensor has values."""
-    state = self._mps
-    if state is None:
+    if (state := self._mps) is None:
         return _Base.untyped_storage(self)
     if state.payload is None:
         return on_mps(state.memory.handle(state.spec))
@@ -334,8 +323,7 @@ def untyped_storage(self: Any) -> torch.UntypedStorage:
 
 def data_ptr(self: Any) -> int:
     """Return the address of the values; 0 if there are none."""
-    state = self._mps
-    if state is None:
+    if (state := self._mps) is None:
         return int(_Base.data_ptr(self))
     return 0 if state.payload is None else int(_Base.data_ptr(state.payload))
 
@@ -361,10 +349,9 @@ def make_subclass(*args: Any, **kwargs: Any) -> Any:
     return _place_beside(tensors.base_make_subclass(*args, **kwargs), args[1] if args[1:] else kwargs["data"])
 
 
-def _place_beside(result: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    state = placement(source)
-    if state is not None:
-        place(result, state.alias())
+def _place_beside(result: torch.Tensor, source: Any) -> torch.Tensor:
+    if source._mps is not None:
+        place(result, source._mps.alias())
     return result
 
 
@@ -390,8 +377,7 @@ def make_new(*args: Any, **kwargs: Any) -> Any:
 
 def show(self: Any, *, tensor_contents: Any = None) -> str:
     """Format the tensor as a Mac prints it if the values are known, else by its metadata."""
-    state = self._mps
-    if state is None:
+    if (state := self._mps) is None:
         return _Tensor.__repr__(self, tensor_contents=tensor_contents)
     if state.payload is None or not state.memory.known:
         return f"MPSTensor({state.spec!r})"
@@ -460,19 +446,12 @@ class _Attribute:
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
+    **{each.__name__: each for each in (cpu, cuda, numpy, tolist, new_tensor, new, untyped_storage, data_ptr)},
     "get_device": _get_device,
     "to": move,
-    "cpu": cpu,
-    "cuda": cuda,
-    "numpy": numpy,
-    "tolist": tolist,
     "type": type_,
     # TensorConversions.cpp: ``self.to(other.options())``
     "type_as": lambda self, other: move(self, other.device, other.dtype),
-    "new_tensor": new_tensor,
-    "new": new,
-    "untyped_storage": untyped_storage,
-    "data_ptr": data_ptr,
     "__repr__": show,
     **{name: _reader(name) for name in ("__complex__", "__float__", "__index__", "__int__")},
     "__dlpack_device__": storage.device,
@@ -592,16 +571,7 @@ def sparse_coo_tensor(
         # Their maximum is read on the host (SparseTensor.cpp, sparse_coo_tensor).
         ends = indices.amax(1).cpu() + 1 if indices.numel() else torch.zeros(len(indices))
         size = (*(int(end) for end in ends), *values.shape[1:])
-    result: torch.Tensor = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors.default(
-        len(indices),
-        values.dim() - 1,
-        tuple(size),
-        indices,
-        values,
-        dtype=values.dtype,
-        layout=torch.sparse_coo,
-        device=place,
-        pin_memory=False,
-        is_coalesced=is_coalesced,
-    )
+    make: Callable[..., torch.Tensor] = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors.default
+    options = {"layout": torch.sparse_coo, "device": place, "pin_memory": False, "is_coalesced": is_coalesced}
+    result = make(len(indices), values.dim() - 1, tuple(size), indices, values, dtype=values.dtype, **options)
     return result.requires_grad_(requires_grad) if requires_grad else result

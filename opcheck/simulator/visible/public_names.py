@@ -202,8 +202,7 @@ def _again_as_installed(perform: Callable[[], Any]) -> Any:
     try:
         return perform()
     except Exception:
-        suspects = torch_version.readers() - read - READS.outdated
-        if not suspects:
+        if not (suspects := torch_version.readers() - read - READS.outdated):
             raise
         READS.outdated.update(suspects)
         for name in {*sys.modules} - loaded:
@@ -310,8 +309,7 @@ def check_in_cpp(function: Any, kwargs: dict[str, Any]) -> None:
     Raises:
         TypeError: the release that the calling code sees lacks one (python_arg_parser.cpp, ``extra_kwargs``).
     """
-    key = _in_cpp().get(function)
-    if key:
+    if key := _in_cpp().get(function):
         _refuse_arguments(caller(2), key, function.__name__, (), kwargs)
 
 
@@ -362,7 +360,6 @@ def _owner(key: str) -> tuple[Any, str]:
     """Return the imported module or the class that has a function, and the function's name in it."""
     parts = key.split(".")
     for end in (-1, -2):
-        module = sys.modules.get(".".join(parts[:end]))
-        if module is not None:
+        if (module := sys.modules.get(".".join(parts[:end]))) is not None:
             return (module if end == -1 else vars(module).get(parts[-2])), parts[-1]
     return None, ""

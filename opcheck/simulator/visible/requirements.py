@@ -209,8 +209,7 @@ def caller(depth: int = 1) -> Caller:
     """Return who called the calling function; ``depth`` counts the frames above it that are opcheck's."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None:
-        kind = kind_of(frame.f_code)
-        if kind is not None:
+        if (kind := kind_of(frame.f_code)) is not None:
             return Caller(kind, frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return Caller("own", "", 0)

@@ -267,7 +267,7 @@ def _no_cuda() -> None:
 
 _ALWAYS: tuple[tuple[Any, str, Any], ...] = (
     (*places.CUDA_INIT, _no_cuda),
-    (torch.backends.mps, "is_available", _yes),
+    *((owner, "is_available", _yes) for owner in (torch.backends.mps, torch.mps, torch.accelerator)),
     (torch.backends.mps, "is_built", _yes),
     (*places.MPS_IS_AVAILABLE, _yes),
     (*places.HAS_MPS, True),
@@ -280,8 +280,6 @@ _ALWAYS: tuple[tuple[Any, str, Any], ...] = (
     (torch.backends.mps, "get_core_count", answering(GPU_CORES)),
     (torch.mps, "recommended_max_memory", answering(WORKING_SET)),
     (*places.FUSED_DEVICES, device_mode.fused_devices),
-    (torch.mps, "is_available", _yes),
-    (torch.accelerator, "is_available", _yes),
     (torch.accelerator, "current_accelerator", answering(torch.device("mps"))),
     (torch.accelerator, "current_stream", _stream),
     *_answers("mps_backend"),

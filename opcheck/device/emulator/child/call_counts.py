@@ -112,8 +112,7 @@ class EmulatedMemory(MacMemory):
         """
         if self._allocator is None:
             ratios = watermarks(os.environ, self.torch)
-            invalid = find_invalid(ratios)
-            if invalid is not None:
+            if (invalid := find_invalid(ratios)) is not None:
                 raise RuntimeError(invalid.prints)
             high, low = (int(ratio * WORKING_SET) for ratio in ratios)
             self._allocator = Allocator(self.torch, limit=high, low=low)
@@ -290,16 +289,14 @@ class CallCounts:
         if self._verdicts.compiles_graph(op, judged.route):
             self._graphs.add(GraphPlace(op, site, module), _graph_key(call))
         self.rows[CallRow(op, number, site, module, phase)] += 1
-        kind = self._kinds.get((op, number))
-        if kind is None:
+        if (kind := self._kinds.get((op, number))) is None:
             example = example_of((judged.call,), judged.verdict)
             kind = self._kinds[op, number] = CallKind(judged.verdict, example, set(), set())
         kind.dtypes.update(judged.dtypes)
         kind.routes.add(judged.route)
 
     def _flops(self, call: Call) -> int:
-        flops = self._known_flops.get(call.key)
-        if flops is None:
+        if (flops := self._known_flops.get(call.key)) is None:
             flops = self._known_flops[call.key] = flops_of(call.route, call.key, list(metas(call.outputs)))
         return flops
 
@@ -317,8 +314,7 @@ class CallCounts:
         memory.watcher = self._forget_memory
 
     def _forget_memory(self, number: int) -> None:
-        live = self._live.pop(number, None)
-        if live is not None:
+        if (live := self._live.pop(number, None)) is not None:
             if live.block is not None:
                 self.memory.free(live.block)
             self._kept_results.remove(live)
@@ -375,11 +371,11 @@ class CallCounts:
         """What the fallbacks copied: tensors to the CPU, tensors back, and their bytes."""
         return tuple(self._copies)
 
-    def partition(self, others: Iterable[tuple[int, ...]] = ()) -> Partition:
-        """What the fallbacks copied, here and in other processes; regions are not known."""
-        totals = map(sum, zip(self._copies, *others, strict=True))
-        copied: Any = dict(zip(_COPIED, totals, strict=True))
-        return Partition(**copied)
+
+def partition_of(copies: Iterable[tuple[int, ...]]) -> Partition:
+    """What the fallbacks of processes copied; regions are not known."""
+    copied: Any = dict(zip(_COPIED, map(sum, zip(*copies, strict=True)), strict=True))
+    return Partition(**copied)
 
 
 def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:

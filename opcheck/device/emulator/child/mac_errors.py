@@ -236,8 +236,7 @@ def error_of(verdict: Verdict, call: OpCall, target: Target, lists: OpLists) -> 
         return None
     if call.refusal is not None:
         return _REFUSALS.get(call.refusal[0], RuntimeError)(verdict.prints)
-    statement = _deciding_statement(verdict, lists)
-    if statement is None:
+    if (statement := _deciding_statement(verdict, lists)) is None:
         # There is no kernel for MPS, and with the fallback variable none for the CPU.
         unknown = f"{call.op}: {verdict.because} [the Mac's own text is not known]"
         return NotImplementedError(verdict.prints or unknown)

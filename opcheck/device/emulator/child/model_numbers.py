@@ -69,8 +69,7 @@ class _Layers:
         counts: dict[str, int] = {}
 
         def hook(module: nn.Module, _args: Any, output: Any) -> None:
-            name = self.names.get(id(module))
-            if name:
+            if name := self.names.get(id(module)):
                 counts[name] = counts.get(name, -1) + 1
                 look(name, module, counts[name], _on_cpu(output))
 
@@ -171,8 +170,7 @@ class _NumbersRun:
                 return
             error = max(error, distance(tensor, right.to(WIDE[right.dtype])).relative)
             nonfinite += int((~tensor.isfinite() & right.isfinite()).sum())
-        before = self._found.get(name)
-        if before is not None:
+        if (before := self._found.get(name)) is not None:
             error, nonfinite = max(error, float(before.error)), nonfinite + before.nonfinite
         checked, calls = self._emulation.calls_inside(name)
         self._found[name] = LayerNumbers(

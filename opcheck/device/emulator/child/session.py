@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import torch
@@ -20,17 +19,17 @@ from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import targets
 from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator.child import vision_kernels
-from opcheck.device.emulator.child.call_counts import CallCounts, merge_groups, origin_on_a_mac
+from opcheck.device.emulator.child.call_counts import CallCounts, merge_groups, origin_on_a_mac, partition_of
 from opcheck.device.emulator.child.emulator import Emulator
 from opcheck.device.emulator.child.mac_errors import CALL_RAISED, REFUSED_EVERYWHERE, ProcessAbortedError, kind_on_a_mac
 from opcheck.device.emulator.child.torch_packages import export_below, processes_of_mac, run_uncompiled
 from opcheck.device.emulator.child.verdicts import Verdicts
-from opcheck.device.emulator.emulation_request import ProcessReport
+from opcheck.device.emulator.emulation_request import ProcessReport, run_trace
 from opcheck.device.emulator.processes import Processes
 from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
-from opcheck.model.records import OWN_LIMITS, KernelNumbers, Memory, MemoryGrowth, Problem, Report, Trace
+from opcheck.model.records import OWN_LIMITS, KernelNumbers, Memory, Problem, Report
 from opcheck.numerics.kernels.child.kernel_run import KernelsMode, ShadowKernels
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
@@ -82,18 +81,18 @@ class Emulation:
         libraries = differing_libraries(self.target)
         processes = self._processes
         children = processes.reports() if processes else []
-        problems = (*self._problems, *(each for child in children for each in child.problems))
-        problems = tuple(dict.fromkeys(problems))  # of processes that do the same
+        reports = [self.process_report(), *children]
+        # Processes may do the same.
+        problems = tuple(dict.fromkeys(each for process in reports for each in process.problems))
+        growth = tuple(dict.fromkeys(each for process in reports for each in process.growth))
         forked = any(child.forked for child in children)
         if forked:
             problems = (*problems, Problem(kind="mps_in_fork", message=_IN_FORK))
-        trace = Trace(
-            model=self.name,
-            mode="run",
-            tracer="emulator",
-            installed_torch=str(torch.__version__),
-            target_torch=str(self.target.torch),
-            target_macos=str(self.target.macos),
+        trace = run_trace(
+            self.name,
+            "emulator",
+            str(torch.__version__),
+            self.target,
             differences=(*libraries.values(), *target_reads.READS.notes.values()),
             differing_libraries=tuple(libraries),
             problems=problems,
@@ -101,21 +100,19 @@ class Emulation:
             environment={name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")},
         )
         audited = Audited(
-            groups=merge_groups([*self._tally.groups(), *(group for child in children for group in child.groups)]),
+            groups=merge_groups(group for process in reports for group in process.groups),
             trace=trace,
             target=self.target,
-            partition=self._tally.partition(child.copies for child in children),
+            partition=partition_of(process.copies for process in reports),
             lists=self._lists,
-            memory=self._memory(child.growth for child in children),
+            memory=Memory(growth=growth) if growth else None,
             numbers=(self.numbers,) if self.numbers else (),
         )
         report = assemble(audited)
         notes = [*report.not_checked]
         if vision_kernels.is_installed() and any("torchvision::" in row.op for row in self._tally.rows):
-            notes.append(
-                "torchvision's compiled part, which does not load here: formulas in Python "
-                "computed what its operators give"
-            )
+            part = "torchvision's compiled part, which does not load here"
+            notes.append(f"{part}: formulas in Python computed what its operators give")
         if processes and processes.unfollowed:
             started = plural(processes.unfollowed, "other start")
             notes.append(f"{started} of Python by the program, as a subprocess: nothing is emulated in them")
@@ -124,11 +121,6 @@ class Emulation:
         failed = any(problem.kind == CALL_RAISED for problem in problems)
         headline = FAILS if failed else report.headline
         return msgspec.structs.replace(report, headline=headline, not_checked=tuple(notes))
-
-    def _memory(self, others: Iterable[tuple[MemoryGrowth, ...]]) -> Memory | None:
-        """What grew, here and in other processes; None: nothing did."""
-        growth = [*self._tally.growth(self.target, self._lists), *itertools.chain(*others)]
-        return Memory(growth=tuple(dict.fromkeys(growth))) if growth else None
 
     @property
     def numbers(self) -> KernelNumbers | None:

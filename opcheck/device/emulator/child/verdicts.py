@@ -189,8 +189,7 @@ class Verdicts:
         if call.not_computed and not any(self._decided.values()):
             return self._not_computed(call)
         key = _key(call)
-        earlier = self._by_key.get(key)
-        if earlier is None:
+        if (earlier := self._by_key.get(key)) is None:
             if len(self._by_key) >= _KEPT:
                 self._by_key.clear()
             earlier = self._by_key[key] = self._judge(call)
@@ -239,16 +238,12 @@ class Verdicts:
         record = op_call(RecordedCall(call.route, call.key, inputs, outputs, call.body, call.refusal, call.recomputed))
         verdict = judge(record, self._target, self._lists)
         verdict = self._same.setdefault(verdict, verdict)
-        return JudgedCall(
-            verdict,
-            outcome(verdict).side,
-            error_of(verdict, record, self._target, self._lists),
-            warning_of(verdict, call.route.name, self._lists),
-            tuple(sorted({spec.dtype for spec in (*record.inputs, *record.outputs)})),
-            record,
-            self._open(verdict, record),
-            route_of(record, verdict, self._target, self._lists),
-        )
+        error = error_of(verdict, record, self._target, self._lists)
+        warning = warning_of(verdict, call.route.name, self._lists)
+        dtypes = tuple(sorted({spec.dtype for spec in (*record.inputs, *record.outputs)}))
+        route = route_of(record, verdict, self._target, self._lists)
+        side, unclear = outcome(verdict).side, self._open(verdict, record)
+        return JudgedCall(verdict, side, error, warning, dtypes, record, unclear, route)
 
     def _open(self, verdict: Verdict, call: OpCall) -> tuple[Statement, ...]:
         """Return the statements that match but for their words, which the values of the call decide."""

@@ -101,8 +101,7 @@ class MacRecorder(DispatchMode):
         op = name if overload == "default" else f"{name}.{overload}"
         key = (op, dtypes, devices, site, module, phase)
         with self._lock:
-            number = self._rows.get(key)
-            if number is None:
+            if (number := self._rows.get(key)) is None:
                 number = self._rows[key] = len(self._rows) + 1
                 shapes = tuple(tuple(map(int, tensor.shape)) for tensor in inputs[:_TENSORS])
                 devices = devices or (_DEVICE,)

@@ -6,7 +6,7 @@ operators whose results on it are wrong (``aten::erf``), that raise (``?aten::er
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -56,19 +56,11 @@ def stand_in_device(mac: str, *, cpu_fallback: bool = False) -> Iterator[None]:
     lists = os.environ.get(LISTS)
     with contextlib.ExitStack() as stack:
         if lists:
-            stack.enter_context(_other_lists(lists))
+            os.environ[VARIABLE] = lists
+            stack.callback(forget)
+            stack.callback(os.environ.pop, VARIABLE, None)
+            forget()
         stack.enter_context(emulate(torch_line, macos, fallback=cpu_fallback))
-        names = frozenset(filter(None, os.environ.get(WRONG, "").split(",")))
-        if names:
+        if names := frozenset(filter(None, os.environ.get(WRONG, "").split(","))):
             stack.enter_context(PlantedErrors(names))
         yield
-
-
-@contextlib.contextmanager
-def _other_lists(folder: str) -> Iterator[None]:
-    before: Callable[[], Any] = forget
-    os.environ[VARIABLE] = folder
-    before()
-    yield
-    os.environ.pop(VARIABLE, None)
-    before()

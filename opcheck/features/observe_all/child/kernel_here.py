@@ -36,8 +36,7 @@ def rows(operation: str, run: KernelRun, stand_in: str) -> Iterator[HostRow]:
 
 def _observe(operation: str, dtype: torch.dtype, stand_in: str) -> tuple[str, str]:
     """Return whether the device computes the operation right, and the simplest wrong result."""
-    function = reference.function(operation)
-    if function is None:
+    if (function := reference.function(operation)) is None:
         return "unknown", ""
     operand = values.single(dtype)
     expected = pointwise.expect(operation, (operand,), ())

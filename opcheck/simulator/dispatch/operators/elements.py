@@ -78,8 +78,7 @@ def _guess_masked_select(arguments: Given, _keep: int) -> Guess:
 
 @fact("unbacked", "aten::repeat_interleave.Tensor")
 def _guess_repeats(arguments: Given, keep: int) -> Guess:
-    size = arguments.get("output_size")
-    if size is not None:
+    if (size := arguments.get("output_size")) is not None:
         return Guess((contiguous((size,), torch.int64),), "")
     count = arguments["repeats"].numel()
     result = torch.arange(count) if count <= keep else contiguous((count,), torch.int64)
@@ -91,8 +90,7 @@ def _guess_repeated(arguments: Given, _keep: int) -> Guess:
     shape, dim, size = (list(arguments["self"].shape), arguments.get("dim"), arguments.get("output_size"))
     if dim is None:
         shape, dim = [arguments["self"].numel()], 0
-    repeats = known_values(arguments["repeats"])
-    if repeats is not None:
+    if (repeats := known_values(arguments["repeats"])) is not None:
         size = int(repeats.expand(shape[dim]).sum())
     if size is not None:
         shape[dim] = size
@@ -167,12 +165,8 @@ def _equal_parts(arguments: Given) -> tuple[Given, str] | None:
 @fact("branch", "aten::tensor_split.tensor_indices_or_sections")
 def _tensor_split(context: DispatchContext, x: Tensor, indices: Tensor, dim: int = 0) -> Any:
     if indices.device.type != "cpu":
-        context.refuse(
-            aten.tensor_split.tensor_indices_or_sections,
-            (x, indices, dim),
-            "indices_on_mps",
-            "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0",
-        )
+        text = "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on mps:0"
+        context.refuse(aten.tensor_split.tensor_indices_or_sections, (x, indices, dim), "indices_on_mps", text)
         # The audit continues as if they were on the CPU.
     if indices.dim() == 0:
         return x.tensor_split(int(indices.item()), dim)

@@ -106,8 +106,7 @@ def _eigvals(_context: DispatchContext, x: Tensor) -> Tensor:
 @fact("python_kernel", "aten::linalg_lu_solve")
 def _lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, **options: Any) -> Any:
     # torch/_refs/linalg/__init__.py of 2.10 to 2.13 registers it for the form with ``out=``.
-    kernel = dispatch.lu_solve_in_python
-    if kernel is None:
+    if (kernel := dispatch.lu_solve_in_python) is None:
         raise NotSimulatedError("this torch does not have the Python kernel of linalg_lu_solve for MPS")
     out = torch.empty_like(b)
     kernel(lu, pivots, b, **{"left": True, "adjoint": False, **options}, out=out)

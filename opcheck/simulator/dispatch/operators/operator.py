@@ -19,6 +19,7 @@ from opcheck.tracing.torch_private import dispatch
 
 #: the arguments of a call by the names of the schema, without those that were left out
 Given = Mapping[str, Any]
+Tensors = Sequence[torch.Tensor]
 #: for each result the TensorMeta that it has, or a list of them
 Results = tuple[Any, ...]
 #: gets the TensorMeta of each tensor among the arguments in its place
@@ -242,11 +243,8 @@ def gradients(
         asked = [leaf for leaf in leaves if leaf.requires_grad]
         if not asked or not arguments:
             return [None] * len(leaves)
-        results = iter(
-            torch.autograd.grad(
-                [out for out, _ in arguments], asked, [grad for _, grad in arguments], allow_unused=True
-            )
-        )
+        ends, given = zip(*arguments, strict=True)
+        results = iter(torch.autograd.grad(ends, asked, given, allow_unused=True))
     return [next(results) if leaf.requires_grad else None for leaf in leaves]
 
 
@@ -312,8 +310,7 @@ def one_device(op: Any, text: Callable[..., str | None], body: Callable[..., Any
     """
 
     def branch(context: Any, *args: Any, **kwargs: Any) -> Any:
-        error = text(*args, **kwargs)
-        if error is not None:
+        if (error := text(*args, **kwargs)) is not None:
             context.refuse(op, args, "device_mismatch", error)
         return body(context, *args, **kwargs) if body else composite(op, *args, **kwargs)
 
@@ -339,13 +336,7 @@ def is_iterated(name: str, tags: Sequence[Any]) -> bool:
 
 
 def mismatch(
-    name: str,
-    arguments: Mapping[str, Any],
-    inputs: Sequence[torch.Tensor],
-    outs: Sequence[torch.Tensor],
-    written: Sequence[torch.Tensor],
-    *,
-    iterated: bool,
+    name: str, arguments: Given, inputs: Tensors, outs: Tensors, written: Tensors, *, iterated: bool
 ) -> str | None:
     """Return the error of a call on tensors of two devices; None if the kernel takes them.
 

@@ -124,21 +124,10 @@ def _weights(params: Sequence[Tensor], *, biases: bool, projections: bool) -> li
 
 
 def _unroll(
-    cell: Any,
-    _context: Any,
-    x: Tensor,
-    hx: Tensor | list[Tensor],
-    params: list[Tensor],
-    has_biases: bool,
-    _num_layers: int,
-    dropout: float,
-    train: bool,
-    bidirectional: bool,
-    batch_first: bool = False,
-    *,
-    layer: Any = None,
+    cell: Any, _context: Any, x: Tensor, hx: Any, params: list[Tensor], *settings: Any, layer: Any = _layer
 ) -> tuple[Tensor, ...]:
-    """The form ``input`` of an operator; with a ``layer`` of packed steps its form ``data``."""
+    """The form ``input`` of an operator; with a ``layer`` of packed steps its form ``data``, without a batch first."""
+    has_biases, _layers, dropout, train, bidirectional, batch_first = (*settings, False)[:6]
     states = [hx] if isinstance(hx, torch.Tensor) else list(hx)
     # An LSTM with projections has states of two sizes.
     projections = len(states) > 1 and states[0].size(2) != states[1].size(2)
@@ -149,7 +138,7 @@ def _unroll(
     for first in range(0, len(weights), 1 + bidirectional):
         outputs = []
         for index in range(first, first + 1 + bidirectional):
-            out, final = (layer or _layer)(cell, x, hidden[index], weights[index], reverse=index > first)
+            out, final = layer(cell, x, hidden[index], weights[index], reverse=index > first)
             outputs.append(out)
             finals.append(final)
         x = torch.cat(outputs, outputs[0].dim() - 1) if bidirectional else outputs[0]
