@@ -402,13 +402,8 @@ def _contradiction(
     )
 
 
-#: By the observed status, the effect of a proposed statement, and its kind.
-_EFFECTS = {
-    "unsupported": ("limitations", "raises"),
-    "fallback": ("limitations", "falls_back"),
-    "aborts": ("limitations", "aborts"),
-    "wrong": ("advisories", "wrong_result"),
-}
+#: By the observed status, the effect of a proposed statement.
+_EFFECTS = {"unsupported": "raises", "fallback": "falls_back", "aborts": "aborts", "wrong": "wrong_result"}
 
 
 def propose(summary: ObservedSummary, lists: OpLists) -> str:
@@ -420,11 +415,10 @@ def propose(summary: ObservedSummary, lists: OpLists) -> str:
     comments = []
     for each in summary.contradictions:
         if each.observed not in _EFFECTS or "::" not in each.op:
-            comments.append(
-                f"# {each.op}: predicted {each.predicted}, observed {each.observed} on torch {', '.join(each.torch)}\n"
-            )
+            change, releases = f"predicted {each.predicted}, observed {each.observed}", ", ".join(each.torch)
+            comments.append(f"# {each.op}: {change} on torch {releases}\n")
             continue
-        kind, effect = _EFFECTS[each.observed]
+        effect = _EFFECTS[each.observed]
         where = "; ".join(summary.hosts)
         entry: dict[str, object] = {
             "id": name_statement(each.op, effect.replace("_", "-")),
@@ -437,7 +431,7 @@ def propose(summary: ObservedSummary, lists: OpLists) -> str:
         }
         if each.dtypes:
             entry["dtypes"] = [*each.dtypes]
-        entries[kind].append(entry)
+        entries["advisories" if each.observed == "wrong" else "limitations"].append(entry)
     if not comments and not any(entries.values()):
         return ""
     head = "# Proposed from observations on hosted Macs; a person judges each entry.\n"

@@ -311,12 +311,9 @@ def draft_statements(verification: Verification, lists: OpLists) -> str:
 
 def _comments(better: Sequence[Pair]) -> Iterator[str]:
     for pair in better:
-        yield (
-            f"# {pair.op} at {pair.line or 'an unknown line'}: predicted {pair.predicted}, "
-            f"it {_DONE.get(pair.observed, pair.observed)}"
-            + (f"; look at {', '.join(pair.limitations)}" if pair.limitations else "")
-            + "\n"
-        )
+        did = _DONE.get(pair.observed, pair.observed)
+        look = f"; look at {', '.join(pair.limitations)}" if pair.limitations else ""
+        yield f"# {pair.op} at {pair.line or 'an unknown line'}: predicted {pair.predicted}, it {did}{look}\n"
 
 
 def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, Any]]:
@@ -330,6 +327,8 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
         taken.add(name)
         dtypes = sorted({dtype for pair in pairs for dtype in pair.dtypes})
         release = Version.parse(verification.torch)
+        lines = ", ".join(sorted({pair.line or "an unknown line" for pair in pairs}))
+        detail = f"{plural(sum(pair.count for pair in pairs), 'time')} at {lines}"
         yield {
             "id": name,
             "ops": [op],
@@ -340,13 +339,7 @@ def _entries(verification: Verification, lists: OpLists) -> Iterator[dict[str, A
             **(_error(status, prints) if prints else {}),
             "summary": f"{op} was predicted {pairs[0].predicted} and {_DONE[status]} on a Mac.",
             "evidence": [
-                {
-                    "kind": "measured",
-                    "torch": str(release),
-                    "where": _machine(verification),
-                    "detail": f"{plural(sum(pair.count for pair in pairs), 'time')} at "
-                    + ", ".join(sorted({pair.line or "an unknown line" for pair in pairs})),
-                }
+                {"kind": "measured", "torch": str(release), "where": _machine(verification), "detail": detail}
             ],
         }
 

@@ -122,17 +122,13 @@ def table() -> PatternTable:
     """Read the wordings of ``patterns.yaml``; once."""
     document = load_shipped(Path(__file__).with_name("patterns.yaml"))
     fragments: dict[str, str] = document["fragments"]
-    tables: Any = (
-        tuple(
-            re.compile(row, re.MULTILINE) if isinstance(row, str) else _pattern(row, fragments)
-            for row in document[name]
-        )
-        for name in PatternTable._fields
-    )
-    return PatternTable(*tables)
+    tables: Any = ([_pattern(row, fragments) for row in document[name]] for name in PatternTable._fields)
+    return PatternTable(*map(tuple, tables))
 
 
-def _pattern(row: dict[str, Any], fragments: dict[str, str]) -> Pattern:
+def _pattern(row: Any, fragments: dict[str, str]) -> Pattern | re.Pattern[str]:
+    if isinstance(row, str):
+        return re.compile(row, re.MULTILINE)
     regex = "".join(row["regex"])
     # A fragment may contain earlier ones.
     for name in reversed(fragments):

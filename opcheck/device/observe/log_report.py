@@ -130,15 +130,6 @@ _KINDS_OF_FALLBACK: tuple[tuple[str, FallbackKind], ...] = (("fallback", "always
 TRACER = "log"
 
 
-_ONCE = (
-    "fallbacks after the first: PyTorch (1.12 to 2.15) warns for the first CPU fallback of a process only, unless it "
-    "calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 prints each (2.1 and newer)"
-)
-_NOT_PRINTED = "calls that print nothing: an operator that is missing from the log need not have run on the GPU"
-_DETOURS = "what kernels copy to the CPU and back by themselves, as far as they give no warning"
-_NUMBERS = "numerical results and speed"
-
-
 class ObservedCalls(Record, frozen=True, kw_only=True):
     """The calls of an operator that did the same."""
 
@@ -336,12 +327,15 @@ def copies(events: Sequence[LogEvent]) -> Partition:
 
 
 def _not_checked(events: Sequence[LogEvent], machine: System) -> Iterator[str]:
-    yield _NOT_PRINTED
+    yield "calls that print nothing: an operator that is missing from the log need not have run on the GPU"
     warned = {event.op for event in events if event.kind == "fallback"}
     if not any(event.kind in _RUNS for event in events) and len(warned) < 2:
-        yield _ONCE
+        yield (
+            "fallbacks after the first: PyTorch (1.12 to 2.15) warns for the first CPU fallback of a process only, "
+            "unless it calls torch.set_warn_always(True); PYTORCH_MPS_LOG_PROFILE_INFO=68 prints each (2.1 and newer)"
+        )
     if not any(event.kind == "copy" for event in events):
-        yield _DETOURS
+        yield "what kernels copy to the CPU and back by themselves, as far as they give no warning"
     if ran := [event for event in events if event.kind in {"operation", "operation_total"}]:
         yield (
             f"which operators {plural(len(ran), 'line')} of the profiler are of: it names graphs "
@@ -355,4 +349,4 @@ def _not_checked(events: Sequence[LogEvent], machine: System) -> Iterator[str]:
             f"{printed.transfers_to_mps:,} to mps ({filesize(printed.bytes_to_mps)})"
         )
     yield from machine.notes
-    yield _NUMBERS
+    yield "numerical results and speed"

@@ -46,15 +46,12 @@ class CallTimeline:
         recording: what the process left behind.
         events: what was printed.
         line: the release line of torch.
-        machine: the name of the device.
         lists: the op lists, with the operators that an operator calls.
     """
 
-    def __init__(
-        self, recording: Recording, events: Sequence[LogEvent], line: str, machine: str, lists: OpLists
-    ) -> None:
+    def __init__(self, recording: Recording, events: Sequence[LogEvent], line: str, lists: OpLists) -> None:
         self._line = line
-        self._machine = machine
+        self._machine = recording.start.machine
         self._lists = lists
         self._rows = {row.number: row for row in recording.rows}
         end = recording.end
@@ -229,10 +226,11 @@ def report_of_run(
     start, end = recording.start, recording.end
     target, notes = _target(recording, request, lists)
     events = parse(recording.log, lists, log="stderr")
-    timeline = CallTimeline(recording, events, str(target.torch), start.machine, lists)
+    timeline = CallTimeline(recording, events, str(target.torch), lists)
     failures = _failures(recording, events, lists)
     calls = [*timeline.fallbacks(), *timeline.detours(), *timeline.native()]
     calls += other_calls([*timeline.warnings(), *failures], target.torch, lists)
+    build = {"macos build": start.build} if start.build else {}
     trace = run_trace(
         " ".join((request.program, *request.arguments)),
         "stand-in" if request.stand_in else "mac",
@@ -241,11 +239,7 @@ def report_of_run(
         problems=tuple(_problems(recording, failures)),
         complete=end is not None and not end.error,
         environment=dict(environment),
-        packages={
-            "macos": start.macos,
-            "machine": start.machine,
-            **({"macos build": start.build} if start.build else {}),
-        },
+        packages={"macos": start.macos, "machine": start.machine} | build,
     )
     moved = [event for event in events if event.kind == "copy" and timeline.left_mps(event.call)]
     unchecked = (*_not_checked(timeline, target, environment, request), *notes)
@@ -272,11 +266,9 @@ def _failures(recording: Recording, events: Sequence[LogEvent], lists: OpLists) 
         return [_in_row(event, rows.get(event.call)) for event in events if event.kind in ENDS]
     if not end.error:
         return []
-    raised = parse(f"{end.error}: {end.message}", lists, log="exception")
-    return [
-        _in_row(msgspec.structs.replace(event, location=end.location), rows.get(end.row))
-        for event in [event for event in raised if event.kind in ENDS][:1]
-    ]
+    events = parse(f"{end.error}: {end.message}", lists, log="exception")
+    raised = [msgspec.structs.replace(event, location=end.location) for event in events if event.kind in ENDS]
+    return [_in_row(event, rows.get(end.row)) for event in raised[:1]]
 
 
 def _in_row(event: LogEvent, row: RecordedRow | None) -> LogEvent:

@@ -148,7 +148,7 @@ def _rows(planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Seq
             run = Path(scratch, "kernels.json")
             _call(["-m", "opcheck", *words[:-1], "--torch", mac.torch, *_JSON, str(run)], run)
             words = [planned.name, str(run), mac.stand_in, str(answer)]
-            _call(["-m", _KERNEL_HERE, *words], answer)
+            _call(["-m", "opcheck.features.observe_all.child.kernel_here", *words], answer)
         else:
             more = ["--folder", str(Path(scratch, "reports"))] if "--here" in words else []
             _call(["-m", "opcheck", *words, *more], answer)
@@ -165,9 +165,6 @@ def _rows(planned: PlannedStep, mac: ThisMac, host: Host, lists: OpLists) -> Seq
     ]
     # An operator that contradicts explains the end.
     return rows if any(row.is_contradiction for row in rows) else [*rows, *ends]
-
-
-_KERNEL_HERE = "opcheck.features.observe_all.child.kernel_here"
 
 
 def _call(arguments: Sequence[str], answer: Path) -> None:
@@ -202,10 +199,6 @@ def _ends(name: str, reports: Path) -> Iterator[HostRow]:
     yield HostRow(subject=name, op=f"run {name}", predicted=predicts, observed=ends, text=text)
 
 
-#: Variables of GitHub's runners.
-_IMAGE = ("ImageOS", "ImageVersion")
-
-
 def gather_host(mac: ThisMac) -> Host:
     """Return the description of this machine, from the facts that ``opcheck doctor --gather`` writes.
 
@@ -223,7 +216,8 @@ def gather_host(mac: ThisMac) -> Host:
         ) from error
     machine = facts.get("machine", {})
     hosted = bool(machine.get("virtual") or machine.get("hosted"))
-    image = " ".join(filter(None, map(os.environ.get, _IMAGE)))
+    # Variables of GitHub's runners.
+    image = " ".join(filter(None, map(os.environ.get, ("ImageOS", "ImageVersion"))))
     return Host(
         torch=mac.torch,
         macos=mac.macos,
@@ -254,16 +248,17 @@ def rows_of_probe(evidence: EvidenceFile, host: Host, lists: OpLists) -> Sequenc
     for result in evidence.results:
         for op, observed in _list_observed(result):
             answered = predict(op, result.dtype)
-            row = HostRow(
-                subject=result.opinfo,
-                op=op,
-                dtypes=(result.dtype,),
-                predicted=_predict(answered, observed) if answered else "unknown",
-                observed=observed,
-                count=max(result.samples, 1),
-                text=result.text if op == result.op or not result.op else "",
+            rows.append(
+                HostRow(
+                    subject=result.opinfo,
+                    op=op,
+                    dtypes=(result.dtype,),
+                    predicted=_predict(answered, observed) if answered else "unknown",
+                    observed=observed,
+                    count=max(result.samples, 1),
+                    text=result.text if op == result.op or not result.op else "",
+                )
             )
-            rows.append(row)
     return rows
 
 

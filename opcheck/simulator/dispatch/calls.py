@@ -10,7 +10,7 @@ import torch
 from opcheck.data.tables import refused_by
 from opcheck.simulator.dispatch.routes import BoundCall, Route, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
-from opcheck.simulator.dispatch.tensor_meta import META, TensorMeta, spec_of
+from opcheck.simulator.dispatch.tensor_meta import META, TensorMeta, map_nested, spec_of
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError
 from opcheck.simulator.target_reads import TargetQueries
 
@@ -129,14 +129,13 @@ def _convert(
     value: Any, on_mps: Callable[[MPSTensor], Any], elsewhere: Callable[[torch.Tensor], Any] = lambda tensor: tensor
 ) -> Any:
     """Return the value with the functions applied to the tensors in it."""
-    kind = type(value)
-    if isinstance(value, torch.Tensor):
-        return on_mps(value) if is_on_mps(value) else elsewhere(value)
-    if kind is list or kind is tuple:
-        return kind(_convert(item, on_mps, elsewhere) for item in value)
-    if kind is dict:
-        return {name: _convert(item, on_mps, elsewhere) for name, item in value.items()}
-    return value
+
+    def convert(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return on_mps(leaf) if is_on_mps(leaf) else elsewhere(leaf)
+
+    return map_nested(convert, value)
 
 
 def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:

@@ -18,8 +18,8 @@ from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, leg
 from opcheck.simulator.dispatch.operators.operator import Role, mismatch, overload_named, row_of
 from opcheck.simulator.dispatch.random_numbers import draw_on_mps, is_recomputed, keep_generators
 from opcheck.simulator.dispatch.routes import BoundCall, Route, RouteKind, make_higher_route, make_route, wrap_numbers
-from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPSTensor, detach_values, is_on_mps, placement, set_bits, wrap
-from opcheck.simulator.dispatch.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, spec_of
+from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPSTensor, detach_values, is_on_mps, set_bits, wrap
+from opcheck.simulator.dispatch.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, map_nested, spec_of
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import TargetQueries
 from opcheck.tracing.torch_private import dispatch, tensors
@@ -39,10 +39,6 @@ _CPU = torch.device("cpu")
 
 #: what C++ makes of a Python number has any of these dtypes, and no float64 is on MPS.
 _OF_NUMBERS = frozenset({torch.int64, torch.float64, torch.complex128, torch.bool})
-
-#: the mode of make_fx, and so of torch.func.linearize
-_PROXY = dispatch.PROXY_MODE
-_mode_of = dispatch.mode_in_slot
 
 #: what C++ takes on MPS where it takes the wider one elsewhere (ATen/AccumulateType.h,
 #: toAccumulateType)
@@ -94,13 +90,16 @@ class Simulator(dispatch.DispatchMode):
             # here.
             self._routes.get(func) or self._route(func)
             return NotImplemented
-        if (proxy := _mode_of(_PROXY)) is not None:
+        if (proxy := dispatch.mode_in_slot(dispatch.PROXY_MODE)) is not None:
             return self._trace(proxy, func, types, args, kwargs)
         return self._dispatch(func, args, kwargs or {})
 
     def _trace(self, proxy: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Let make_fx process the call first; its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack)."""
-        dispatch.clear_slot(_PROXY)
+        """Let make_fx process the call first, as torch.func.linearize uses it.
+
+        Its mode comes after all others (TorchDispatchModeTLS.cpp, pop_stack).
+        """
+        dispatch.clear_slot(dispatch.PROXY_MODE)
         try:
             with self:
                 return proxy.__torch_dispatch__(func, types, args, kwargs)
@@ -290,8 +289,8 @@ class Simulator(dispatch.DispatchMode):
         before, self.before_call = self.before_call, None
         try:
             with torch.no_grad(), keep_generators(), dispatch.below_autograd(), self, self.context.set(on_mps=True):
-                arguments = wrap_numbers(route, _valueless(bound.args))
-                dispatch.body_of(route.func)(route.composite, *arguments, **_valueless(bound.kwargs))
+                arguments = wrap_numbers(route, map_nested(_valueless, bound.args))
+                dispatch.body_of(route.func)(route.composite, *arguments, **map_nested(_valueless, bound.kwargs))
         except Exception:  # noqa: BLE001 - any composite body of torch, on tensors without values
             return calls.NOT_FOLLOWED
         finally:
@@ -381,7 +380,8 @@ class Simulator(dispatch.DispatchMode):
     def _compute_real(self, bound: BoundCall, device: torch.device) -> Any:
         route = bound.route
         with draw_on_mps(bound.kwargs.get("generator")) if route.draws else contextlib.nullcontext():
-            outputs = self._execute(route, wrap_numbers(route, _payloads(bound.args)), _payloads(bound.kwargs))
+            args, kwargs = map_nested(_payload, bound.args), map_nested(_payload, bound.kwargs)
+            outputs = self._execute(route, wrap_numbers(route, args), kwargs)
         if route.operator.uninitialized:
             outputs.zero_()
         elif route.operator.role is Role.ZERO_TENSOR:
@@ -489,13 +489,8 @@ def _encode(value: Any, inputs: list[torch.Tensor]) -> Any:
 
 
 def _valueless(value: Any) -> Any:
-    kind = type(value)
     if is_on_mps(value):
         return wrap(value._mps.spec)
-    if kind is list or kind is tuple:
-        return kind(_valueless(item) for item in value)
-    if kind is dict:
-        return {name: _valueless(item) for name, item in value.items()}
     if isinstance(value, generator_class):
         return generator_class()
     if isinstance(value, torch.Tensor) and value.dim():
@@ -511,17 +506,11 @@ def _is_decided(absorbing: bool, result: TensorMeta, args: Any) -> bool:
     return any(bool(payload.all()) if absorbing else not payload.any() for payload in state if payload is not None)
 
 
-def _payloads(value: Any) -> Any:
-    kind = type(value)
+def _payload(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
-        state = placement(value)
-        return value if state is None else state.payload
-    if kind is list or kind is tuple:
-        return kind(_payloads(item) for item in value)
-    if kind is dict:
-        return {name: _payloads(item) for name, item in value.items()}
+        return value._mps.payload if is_on_mps(value) else value
     # The class first: a quantized layer's packed weights (a ScriptObject) cannot be compared.
-    return _CPU if kind is torch.device and value == MPS_DEVICE else value
+    return _CPU if type(value) is torch.device and value == MPS_DEVICE else value
 
 
 def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:

@@ -49,10 +49,9 @@ def validate_devices(gradients: Sequence[Any], tensors: Sequence[Any], text: str
     """
     moved = []
     for index, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
-        pair = (gradient, tensor)
         # Inside of transforms C++ compares wrappers, whose device is that of their parts.
         compared = isinstance(gradient, torch.Tensor) and not any(
-            isinstance(each, torch.Tensor) and is_batched(each) for each in pair
+            isinstance(each, torch.Tensor) and is_batched(each) for each in (gradient, tensor)
         )
         device = getattr(tensor, "device", None)
         if not compared or device is None or gradient.device == device:

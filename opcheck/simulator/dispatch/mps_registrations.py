@@ -26,6 +26,7 @@ from opcheck.simulator.dispatch.operators import BRANCHES
 from opcheck.simulator.dispatch.operators.operator import composite, overload_named
 from opcheck.simulator.dispatch.routes import KERNEL_VALUES, is_implicit, registered_way
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
+from opcheck.simulator.dispatch.tensor_meta import map_nested
 from opcheck.simulator.real_device import unreachable
 from opcheck.simulator.target_reads import TargetQueries
 from opcheck.tracing.torch_private import dispatch
@@ -72,13 +73,7 @@ def _eligible(value: Any) -> bool:
 
 
 def _cast(value: Any, dtype: torch.dtype, casts: Casts) -> Any:
-    kind = type(value)
-    if is_on_mps(value):
-        wanted = _eligible(value) and value.dtype != dtype
-        return _cached_cast(value, dtype, casts) if wanted else value
-    if kind is list or kind is tuple:
-        return kind(_cast(item, dtype, casts) for item in value)
-    return value
+    return _cached_cast(value, dtype, casts) if _eligible(value) and value.dtype != dtype else value
 
 
 def _cached_cast(tensor: MPSTensor, dtype: torch.dtype, casts: Casts) -> torch.Tensor:
@@ -124,8 +119,8 @@ def _kernel(name: str, policy: str, casts: Casts) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with dispatch.excluding(_AUTOCAST):
             dtype = chosen((*args, *kwargs.values()))
-            cast = {key: _cast(value, dtype, casts) for key, value in kwargs.items()}
-            return operator(*(_cast(value, dtype, casts) for value in args), **cast)
+            cast = functools.partial(_cast, dtype=dtype, casts=casts)
+            return operator(*map_nested(cast, args), **map_nested(cast, kwargs))
 
     return kernel
 
@@ -224,9 +219,6 @@ def autocast_of(ask: TargetQueries, policies: Mapping[str, str], cached: Iterabl
 # registered for the alias key Autograd.  The kernels themselves are never reached where the
 # simulation's dispatch mode is on: its Python key comes first.
 
-#: torch registers these for MPS on every platform (torch/_refs/linalg/__init__.py, 2.10 to 2.13).
-_REGISTERED_EVERYWHERE = "MPS"
-
 
 def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the overloads with a kernel on the target: those that the installed torch has, and those it lacks."""
@@ -243,7 +235,8 @@ class MpsRegistrations:
         self._kernels = torch.library.Library("aten", "IMPL", "MPS")
         self._branches = torch.library.Library("aten", "IMPL", "AutogradMPS")
         for name in kernels:
-            if not dispatch.has_kernel(name, _REGISTERED_EVERYWHERE):
+            # torch registers some for MPS on every platform (torch/_refs/linalg/__init__.py, 2.10 to 2.13).
+            if not dispatch.has_kernel(name, "MPS"):
                 self._kernels.impl(name, unreachable(name))
         for name, branch in branches.items():
             if dispatch.has_schema(name):

@@ -21,8 +21,6 @@ from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOpera
 #: registrations that stop the dispatcher at the MPS key (op_lists/README.md).
 KERNEL_VALUES = frozenset({"kernel", "cpu_fallback", "error_stub"})
 
-_COMPOSITE_VALUES = frozenset({"composite_explicit", "composite_implicit"})
-
 #: In the dispatcher's order (c10/core/DispatchKeySet.cpp and OperatorEntry.cpp,
 #: computeDispatchTableEntry).
 _EVERYWHERE = DispatchKey.CompositeExplicitAutograd
@@ -127,7 +125,7 @@ def registered_way(name: str, *, implicit: bool, registrations: Mapping[str, str
         return "python"
     if implicit and value not in KERNEL_VALUES:
         return "decompose"
-    return "composite" if end in _COMPOSITE_VALUES else "leaf"
+    return "composite" if end in {"composite_explicit", "composite_implicit"} else "leaf"
 
 
 def make_route(func: OpOverload, registrations: Mapping[str, str], branches: Mapping[str, Callable[..., Any]]) -> Route:

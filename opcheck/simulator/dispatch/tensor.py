@@ -38,7 +38,6 @@ _CPU = torch.device("cpu")
 _make_subclass = tensors.make_subclass
 #: ``detach`` shares its version counter (VariableTypeManual.cpp, ADInplaceOrView); a new tensor has its own.
 _OWN_VERSION = DispatchKeySet(DispatchKey.ADInplaceOrView)
-_excluding = dispatch.excluding
 _numbers = itertools.count(1)
 #: What a tensor becomes when its simulation ends on a Mac, where kernels for MPS are real: a tensor of a backend that
 #: this build has no kernels for.  Among the backends that C++ lets ``set_data`` exchange (c10/core/TensorImpl.h,
@@ -116,9 +115,7 @@ class _Wrapper(torch.Tensor):
     """The class that a template is made from; torch makes no wrapper of a class without this method."""
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]  # the stub has no func
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(cls, *_args: Any, **_kwargs: Any) -> Any:
         """Never reached: no such tensor leaves ``_template``."""
         raise NotImplementedError
 
@@ -195,7 +192,7 @@ def wrap(
     as a view of one is there (VariableTypeUtils.h, as_view).
     """
     template = spec.template if spec.template is not None else _template(spec)
-    with _excluding(_OWN_VERSION):
+    with dispatch.excluding(_OWN_VERSION):
         tensor: Any = _make_subclass(torch.Tensor, template, requires_grad)
     place(tensor, Placement(spec, payload, memory))
     return cast("MPSTensor", tensor)

@@ -7,6 +7,7 @@ its other arguments, so the key of a call is also the key of the cache of output
 
 import itertools
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,6 +113,16 @@ class Boxed:
 
 FLOAT, COMPLEX, LIST, TUPLE, DICT = map(Boxed, ("float", "complex", "list", "tuple", "dict"))
 TRUE, FALSE = Boxed("True"), Boxed("False")
+
+
+def map_nested(leaf: Callable[[Any], Any], value: Any) -> Any:
+    """Return the value with the function applied to all that its lists, tuples and dicts contain."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return kind(map_nested(leaf, item) for item in value)
+    if kind is dict:
+        return {name: map_nested(leaf, item) for name, item in value.items()}
+    return leaf(value)
 
 
 def encode(value: Any) -> Any:

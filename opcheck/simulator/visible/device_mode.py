@@ -180,8 +180,6 @@ def _calls(module: str, until: Version) -> bool:
 # -- simulate the ``mps`` device as Python sees it: moves, and which API call works on it --
 
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
-_TO = torch.Tensor.to
-_PIN = torch.Tensor.pin_memory
 _REPLACED: dict[Any, Callable[..., Any]] = {
     **methods.REPLACED,
     GET: get_item,
@@ -229,11 +227,11 @@ class DeviceMode(TorchFunctionMode):
             # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
             device = MPS_DEVICE
             kwargs = {**kwargs, "device": device}
-        if device is not None and func is not _TO:
+        if device is not None and func is not methods.TO:
             # A string without an index is a device that C++ would initialize.
             kwargs = {**kwargs, "device": as_device(device)}
             device = _device_beside_out(kwargs)
-        if func is _PIN:
+        if func is torch.Tensor.pin_memory:
             # Queries the accelerator of the build for its allocator; pages that are pinned change no operator call.
             return args[0]
         context = self._context

@@ -27,7 +27,6 @@ _Base = tensors.tensor_base
 #: the devices that every build for a Mac has
 _BUILT = frozenset({"mps", "cpu", "meta"})
 _EXACT = frozenset({torch.Tensor, torch.nn.Parameter})
-_NO_HOOK = dispatch.no_function_hook
 _NO_DISPATCH = torch.Tensor.__torch_dispatch__
 
 TO = _Tensor.to
@@ -37,7 +36,7 @@ GRAD_SET = _Base.grad.__set__
 
 def is_hooked(kind: type) -> bool:
     """Return whether a class of tensors has a ``__torch_function__`` that C++ calls first."""
-    return kind not in _EXACT and kind.__torch_function__ is not _NO_HOOK  # type: ignore[attr-defined]
+    return kind not in _EXACT and kind.__torch_function__ is not dispatch.no_function_hook  # type: ignore[attr-defined]
 
 
 def hooks_run(types: Iterable[type]) -> bool:

@@ -101,10 +101,8 @@ def differing_libraries(target: Target) -> dict[str, str]:
             first[package] = f"first at {place} ({describe_question(decide, details)})"
     texts = {package: f"{_why(package, target)}, {where}" for package, where in first.items()}
     if target.torch != _INSTALLED_LINE:
-        for package in sorted(READS.imported_before - texts.keys()):
-            texts[package] = (
-                f"{_identify(package)} was imported before the audit: what it computed then saw torch {INSTALLED}"
-            )
+        why = f"was imported before the audit: what it computed then saw torch {INSTALLED}"
+        texts |= {package: f"{_identify(package)} {why}" for package in sorted(READS.imported_before - texts.keys())}
     return texts
 
 
@@ -201,10 +199,6 @@ class Caller(NamedTuple):
         return f"{(self._below_site or Path(Path(self.file).name)).as_posix()}:{self.line}"
 
 
-#: of each file with a reader (code objects of two files may be equal): whose it is; None: the standard library's
-_kinds: dict[str, Kind | None] = {}
-
-
 def caller(depth: int = 1) -> Caller:
     """Return who called the calling function; ``depth`` counts the frames above it that are opcheck's."""
     frame: FrameType | None = sys._getframe(depth + 1)
@@ -217,12 +211,10 @@ def caller(depth: int = 1) -> Caller:
 
 def kind_of(code: CodeType) -> Kind | None:
     """Return whose code a code object is; None for the standard library's, and for code without a file."""
-    file = code.co_filename
-    if file not in _kinds:
-        _kinds[file] = _kind(file)
-    return _kinds[file]
+    return _kind(code.co_filename)
 
 
+@functools.cache
 def _kind(file: str) -> Kind | None:
     if file.startswith(_OWN):
         return "own"

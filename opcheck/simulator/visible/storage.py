@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
@@ -17,14 +18,11 @@ from torch.multiprocessing.reductions import reduce_storage
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import current
-from opcheck.simulator.dispatch.tensor import Storage, is_on_mps, wrap
+from opcheck.simulator.dispatch.tensor import MPS_DEVICE, Storage, is_on_mps, wrap
 from opcheck.simulator.dispatch.tensor_meta import spec_of
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import is_before
 from opcheck.tracing.torch_private import tensors
-
-_MPS = torch.device("mps", 0)
-
 
 #: The first release where memory of a device is always shared (torch/storage.py, ``share_memory_``).
 _ALWAYS_SHARED = Version(2, 13)
@@ -36,7 +34,7 @@ class MPSStorage(torch.UntypedStorage):
     @property
     def device(self) -> torch.device:  # type: ignore[override]  # the stub has an attribute
         """The device that the program put it on."""
-        return _MPS
+        return MPS_DEVICE
 
     @property
     def is_cuda(self) -> bool:
@@ -135,66 +133,59 @@ def _device_type(capsule: Any) -> tuple[int, ctypes.c_int32] | None:
     return None
 
 
-def _exporter(original: Callable[..., Any], exported: Exported) -> Callable[..., Any]:
-    def to_dlpack(tensor: Any, dl_device: Any = None, copy: Any = None) -> Any:
-        place = None if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
-        there = is_on_mps(tensor)
-        if not there and place != _METAL:
-            return original(tensor, dl_device=dl_device, copy=copy)
-        exports = current().ask(_exports)
-        if exports == "nothing":
-            raise RuntimeError("Cannot pack tensors on mps:0")
-        if place is not None and place != (_METAL if there else (_CPU_TYPE, 0)):
-            goal = "mps:0" if place == _METAL else "cpu"
-            if copy is False:
-                raise ValueError(
-                    f"cannot move (i.e. copy=False) tensor from {tensor.device} to {goal} without copying."
-                )
-            tensor, copy = tensor.to(goal), None
-            if goal == "cpu":
-                return original(tensor)
-        state = (tensor.clone() if copy else tensor)._mps
-        if state.payload is None:
-            raise NotSimulatedError("a DLPack capsule has values, and the tensor has none here")
-        if exports == "whole" and state.spec.offset:
-            message = "torch 2.9 exports a view with an offset as an address that is no buffer of Metal"
-            raise NotSimulatedError(message)
-        capsule = original(state.payload)
-        struct = _device_type(capsule)
-        assert struct is not None
-        address, kind = struct
-        kind.value = _METAL_TYPE
-        exported[address] = state.memory
-        return capsule
-
-    return to_dlpack
+def _to_dlpack(
+    original: Callable[..., Any], exported: Exported, tensor: Any, dl_device: Any = None, copy: Any = None
+) -> Any:
+    place = None if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+    there = is_on_mps(tensor)
+    if not there and place != _METAL:
+        return original(tensor, dl_device=dl_device, copy=copy)
+    exports = current().ask(_exports)
+    if exports == "nothing":
+        raise RuntimeError("Cannot pack tensors on mps:0")
+    if place is not None and place != (_METAL if there else (_CPU_TYPE, 0)):
+        goal = "mps:0" if place == _METAL else "cpu"
+        if copy is False:
+            raise ValueError(f"cannot move (i.e. copy=False) tensor from {tensor.device} to {goal} without copying.")
+        tensor, copy = tensor.to(goal), None
+        if goal == "cpu":
+            return original(tensor)
+    state = (tensor.clone() if copy else tensor)._mps
+    if state.payload is None:
+        raise NotSimulatedError("a DLPack capsule has values, and the tensor has none here")
+    if exports == "whole" and state.spec.offset:
+        raise NotSimulatedError("torch 2.9 exports a view with an offset as an address that is no buffer of Metal")
+    capsule = original(state.payload)
+    struct = _device_type(capsule)
+    assert struct is not None
+    address, kind = struct
+    kind.value = _METAL_TYPE
+    exported[address] = state.memory
+    return capsule
 
 
-def _importer(exported: Exported) -> Callable[[Any], Any]:
-    def from_dlpack(capsule: Any) -> Any:
-        struct = _device_type(capsule)
-        if struct is None or struct[1].value != _METAL_TYPE or struct[0] not in exported:
-            return _FROM(capsule)
-        address, kind = struct
-        kind.value = _CPU_TYPE
-        payload = _FROM(capsule)
-        return wrap(spec_of(payload), payload, exported.pop(address))
-
-    return from_dlpack
+def _from_dlpack(exported: Exported, capsule: Any) -> Any:
+    struct = _device_type(capsule)
+    if struct is None or struct[1].value != _METAL_TYPE or struct[0] not in exported:
+        return _FROM(capsule)
+    address, kind = struct
+    kind.value = _CPU_TYPE
+    payload = _FROM(capsule)
+    return wrap(spec_of(payload), payload, exported.pop(address))
 
 
 @contextlib.contextmanager
 def dlpack_of_mac() -> Iterator[None]:
     """Allow DLPack capsules of tensors on MPS for the length of the block."""
     exported: Exported = {}
-    export = _exporter(_TO, exported)
+    export = functools.partial(_to_dlpack, _TO, exported)
     changes: list[tuple[Any, str, Any]] = [
         (*tensors.TO_DLPACK, export),
         (torch, "to_dlpack", export),
         (torch.utils.dlpack, "to_dlpack", export),
-        (*tensors.FROM_DLPACK, _importer(exported)),
+        (*tensors.FROM_DLPACK, functools.partial(_from_dlpack, exported)),
     ]
     if _TO_VERSIONED is not None:
-        changes.append((*tensors.TO_DLPACK_VERSIONED, _exporter(_TO_VERSIONED, exported)))
+        changes.append((*tensors.TO_DLPACK_VERSIONED, functools.partial(_to_dlpack, _TO_VERSIONED, exported)))
     with replace_attributes(changes):
         yield

@@ -28,7 +28,6 @@ from opcheck.tracing.torch_private.tensors import storage_base
 
 #: torch/utils/data/dataloader.py warns since 2.7.
 _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
-_V2_7 = Version(2, 7)
 
 
 _ANSWERS: dict[str, Any] = load_shipped(Path(__file__).with_suffix(".yaml"))
@@ -186,14 +185,6 @@ class MacMemory:
         self.fraction = fraction
 
 
-def _check_fraction(fraction: Any) -> None:
-    # torch/mps/__init__.py, ``set_per_process_memory_fraction`` (1.13 to 2.15)
-    if not isinstance(fraction, float):
-        raise TypeError("Invalid type for fraction argument, must be `float`")
-    if fraction < 0 or fraction > 2:
-        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~2")
-
-
 @contextlib.contextmanager
 def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
     """For the length of the block Python sees a Mac's torch.
@@ -204,7 +195,11 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
     """
 
     def set_fraction(fraction: Any) -> None:
-        _check_fraction(fraction)
+        # torch/mps/__init__.py, ``set_per_process_memory_fraction`` (1.13 to 2.15)
+        if not isinstance(fraction, float):
+            raise TypeError("Invalid type for fraction argument, must be `float`")
+        if fraction < 0 or fraction > 2:
+            raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~2")
         memory.set_fraction(fraction)
 
     changes: list[tuple[Any, str, Any]] = [
@@ -227,7 +222,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
             changes += [(module, name, _refusing(text.format(f"{owner}.{name}"))) for name in names]
     # Programs do not use a name that this torch lacks.
     present = [change for change in changes if change[1] in vars(change[0])]
-    is_silent = target.torch < _V2_7
+    is_silent = target.torch < Version(2, 7)
     with replace_attributes(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
         if is_silent:
             warnings.filterwarnings("ignore", message=_PIN_WARNING)
@@ -238,11 +233,6 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
 
 
 _yes, _no = answering(value=True), answering(value=False)
-
-
-def _stream(*_args: Any) -> torch.Stream:
-    # Optimizers of 2.15 ask it whether a graph is being captured (torch/optim/optimizer.py): none is.
-    return torch.Stream(device="cpu")
 
 
 _group_by_cpp_device = places.GROUP_TENSORS.value()
@@ -281,7 +271,8 @@ _ALWAYS: tuple[tuple[Any, str, Any], ...] = (
     (torch.mps, "recommended_max_memory", answering(WORKING_SET)),
     (*places.FUSED_DEVICES, device_mode.fused_devices),
     (torch.accelerator, "current_accelerator", answering(torch.device("mps"))),
-    (torch.accelerator, "current_stream", _stream),
+    # Optimizers of 2.15 ask it whether a graph is being captured (torch/optim/optimizer.py): none is.
+    (torch.accelerator, "current_stream", lambda *_: torch.Stream(device="cpu")),
     *_answers("mps_backend"),
 )
 

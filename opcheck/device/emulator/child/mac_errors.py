@@ -253,8 +253,7 @@ def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
         return messages.fallback_warning(verdict.named or op)
     if verdict.status == "unsupported" or not verdict.prints:
         return ""
-    by_id = lists.statements.by_id
-    errors = [by_id[entry.detail].error for entry in verdict.evidence if entry.detail in by_id]
+    errors = [statement.error for statement in _statements(verdict, lists)]
     warns = any(
         error is not None and error.type == "UserWarning" and verdict.prints.startswith(FIELD.split(error.text)[0])
         for error in errors
@@ -262,13 +261,13 @@ def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
     return verdict.prints if warns else ""
 
 
-def _deciding_statement(verdict: Verdict, lists: OpLists) -> Statement | None:
+def _statements(verdict: Verdict, lists: OpLists) -> list[Statement]:
     by_id = lists.statements.by_id
-    ends = [
-        by_id[entry.detail]
-        for entry in verdict.evidence
-        if entry.detail in by_id and by_id[entry.detail].effect in {"aborts", "raises"}
-    ]
+    return [by_id[entry.detail] for entry in verdict.evidence if entry.detail in by_id]
+
+
+def _deciding_statement(verdict: Verdict, lists: OpLists) -> Statement | None:
+    ends = [statement for statement in _statements(verdict, lists) if statement.effect in {"aborts", "raises"}]
     return min(ends, key=lambda statement: statement.rank, default=None)
 
 
@@ -302,7 +301,6 @@ class CpuRefusesError(NotSimulatedError, NotImplementedError):
 #: HistogramKernel.mm, histogramdd_linear_kernel, checks this before it dispatches; histc takes
 #: another way.
 _FLOAT32_ALONE = re.compile(r"aten::(?:histogram\.bin_ct|_histogramdd_from_bin_cts)")
-_FLOAT32_ALONE_SINCE = Version.parse("2.12")
 
 
 def is_run_by_the_cpu(operator: str, registrations: Mapping[str, str]) -> bool:
@@ -331,7 +329,7 @@ def mac_error(
         return error if shown == text else type(error)(shown)
     dtypes = refused["dtype"] if refused else ", ".join(_dtypes(arguments))
     if refused:
-        refuses_others = release >= _FLOAT32_ALONE_SINCE and _FLOAT32_ALONE.match(operator)
+        refuses_others = release >= Version(2, 12) and _FLOAT32_ALONE.match(operator)
         if refuses_others and dtypes in _INTEGERS | {"Half", "BFloat16"}:
             return RuntimeError("histogram is only supported for float32")
         for row in CHECKS["dtypes"]:

@@ -58,8 +58,9 @@ def check(request: CaptureRequest, say: Say) -> tuple[KernelNumbers, ...]:
 class _Layers:
     """The results of a model's modules, and those of another run of it."""
 
-    def __init__(self, root: nn.Module) -> None:
-        self.names = {id(module): name for name, module in root.named_modules() if name}
+    def __init__(self) -> None:
+        #: of the modules of the run in progress
+        self.names: dict[int, str] = {}
         self.kept: dict[tuple[str, int], list[torch.Tensor]] = {}
         self._bytes = 0
 
@@ -109,7 +110,7 @@ class _NumbersRun:
             numbers, _ = self._run(args, kwargs, self._name, "shadow", None)
             return msgspec.structs.replace(numbers, dtype=self._name)
         # The reference is the model as it is: a half loses digits by itself.
-        layers = _Layers(self._model)
+        layers = _Layers()
         _, expected = self._run(args, kwargs, "", "", layers, layers.keep)
         self._found: dict[str, LayerNumbers] = {}
         self._layers = layers

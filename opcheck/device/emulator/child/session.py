@@ -262,13 +262,9 @@ class Emulation:
             return
         text = type_and_text(error)
         shared = kind == REFUSED_EVERYWHERE
-        problem = Problem(
-            kind=kind or _kind_of_end(error),
-            message=f"a Mac raises this, too: {text}" if shared else f"the program ended with {text}",
-            location=locate_raise(error),
-            answered=text if shared else "",
-        )
-        self._problems.append(problem)
+        message = f"a Mac raises this, too: {text}" if shared else f"the program ended with {text}"
+        kind, answered = kind or _kind_of_end(error), text if shared else ""
+        self._problems.append(Problem(kind=kind, message=message, location=locate_raise(error), answered=answered))
 
 
 def _kind_of_end(error: BaseException) -> str:

@@ -128,13 +128,13 @@ def export_below() -> Iterator[None]:
     """For the length of the block, ``torch.export`` works as on a Mac."""
     program = torch.export.ExportedProgram
     changes: list[tuple[Any, str, Any]] = [
-        (torch.export, name, _exporting(getattr(torch.export, name)))
+        (torch.export, name, functools.partial(_export, getattr(torch.export, name)))
         for name in ("export", "export_for_training", "draft_export")
         if hasattr(torch.export, name)
     ]
     changes += [
-        (torch.export, "save", _saving(torch.export.save)),
-        (torch.export, "load", _loading(torch.export.load)),
+        (torch.export, "save", functools.partial(_save, torch.export.save)),
+        (torch.export, "load", functools.partial(_load, torch.export.load)),
         (program, "run_decompositions", _decomposing(program.run_decompositions)),
     ]
     with replace_attributes(changes):
@@ -155,18 +155,15 @@ def _without_modes() -> Iterator[None]:
         yield
 
 
-def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
-    def export(mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
-        own = _module_tensors(mod)
-        moved = any(is_on_mps(tensor) for tensor in [*own, *tree_leaves((args, kwargs))])
-        if moved:
-            mod = copy.deepcopy(mod, {id(tensor): _on_cpu(tensor) for tensor in own})
-            args, kwargs = _on_cpu(args), _on_cpu(kwargs)
-        with _without_modes():
-            exported = original(mod, args, kwargs, **options)
-        return _to_mps(exported) if moved else exported
-
-    return export
+def _export(original: Callable[..., Any], mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
+    own = _module_tensors(mod)
+    moved = any(is_on_mps(tensor) for tensor in [*own, *tree_leaves((args, kwargs))])
+    if moved:
+        mod = copy.deepcopy(mod, {id(tensor): _on_cpu(tensor) for tensor in own})
+        args, kwargs = _on_cpu(args), _on_cpu(kwargs)
+    with _without_modes():
+        exported = original(mod, args, kwargs, **options)
+    return _to_mps(exported) if moved else exported
 
 
 def _decomposing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,28 +176,22 @@ def _decomposing(original: Callable[..., Any]) -> Callable[..., Any]:
     return run_decompositions
 
 
-def _saving(original: Callable[..., Any]) -> Callable[..., Any]:
-    def save(ep: Any, f: Any, *, extra_files: Any = None, **options: Any) -> None:
-        moved = _is_on_mps(ep)
-        if moved:
-            extra_files = {**(extra_files or {}), _MARK: "mps"}
-        with _without_modes():
-            original(_to_cpu(ep) if moved else ep, f, extra_files=extra_files, **options)
-
-    return save
+def _save(original: Callable[..., Any], ep: Any, f: Any, *, extra_files: Any = None, **options: Any) -> None:
+    moved = _is_on_mps(ep)
+    if moved:
+        extra_files = {**(extra_files or {}), _MARK: "mps"}
+    with _without_modes():
+        original(_to_cpu(ep) if moved else ep, f, extra_files=extra_files, **options)
 
 
-def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
-    def load(f: Any, *, extra_files: Any = None, **options: Any) -> Any:
-        extra = dict.fromkeys([*(extra_files or {}), _MARK], "")
-        with _without_modes():
-            exported = original(f, extra_files=extra, **options)
-        moved = extra.pop(_MARK)
-        if extra_files is not None:
-            extra_files.update(extra)
-        return _to_mps(exported) if moved == "mps" else exported
-
-    return load
+def _load(original: Callable[..., Any], f: Any, *, extra_files: Any = None, **options: Any) -> Any:
+    extra = dict.fromkeys([*(extra_files or {}), _MARK], "")
+    with _without_modes():
+        exported = original(f, extra_files=extra, **options)
+    moved = extra.pop(_MARK)
+    if extra_files is not None:
+        extra_files.update(extra)
+    return _to_mps(exported) if moved == "mps" else exported
 
 
 # -- between the devices ---------------------------------------------------------------------------

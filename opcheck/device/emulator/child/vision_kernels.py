@@ -34,7 +34,7 @@ def is_installed() -> bool:
 
 
 def _nms(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
-    boxes = boxes.float() if boxes.dtype in _NARROW else boxes
+    boxes = boxes.float() if boxes.dtype in (torch.float16, torch.bfloat16) else boxes
     x1, y1, x2, y2 = boxes.unbind(1)
     areas = (x2 - x1) * (y2 - y1)
     suppressed = torch.zeros(len(boxes), dtype=torch.bool)
@@ -48,9 +48,6 @@ def _nms(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
         shared = width * height
         suppressed |= shared / (areas + areas[index] - shared) > threshold
     return torch.tensor(kept, dtype=torch.int64)
-
-
-_NARROW = (torch.float16, torch.bfloat16)
 
 
 def _bilinear(image: Tensor, y: Tensor, x: Tensor) -> Tensor:

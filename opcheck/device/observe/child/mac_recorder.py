@@ -115,9 +115,7 @@ class MacRecorder(DispatchMode):
         module, phase = self._modules.where()
         if phase == "backward":
             forward_site, forward_module = self._trail.of_running_node()
-            if forward_site:
-                return forward_site, forward_module, phase
-            return site, module, phase
+            return (forward_site, forward_module, phase) if forward_site else (site, module, phase)
         self._noted += 1
         if self._noted > _REMEMBERED:
             self._trail, self._noted = Trail(), 0

@@ -7,9 +7,7 @@ import pkgutil
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from opcheck.common.versions import Span, Target, Version
 from opcheck.common.yaml_text import load_shipped
@@ -64,22 +62,17 @@ PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
 }
 
 
-class LegacyBody(msgspec.Struct, frozen=True):
+class LegacyBody(NamedTuple):
     """What a composite called in earlier releases, as their macOS wheels show."""
 
-    until: str
+    releases: Span
     calls: tuple[str, ...]
-    since: str = "1.13"
-
-    @property
-    def releases(self) -> Span:
-        """The releases."""
-        return Span.of(self.since, self.until)
 
 
-LEGACY_BODIES: dict[str, LegacyBody] = msgspec.convert(
-    load_shipped(Path(__file__).with_name("legacy_bodies.yaml")), dict[str, LegacyBody]
-)
+LEGACY_BODIES = {
+    name: LegacyBody(_read_span(row), tuple(row["calls"]))
+    for name, row in load_shipped(Path(__file__).with_name("legacy_bodies.yaml")).items()
+}
 
 
 def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[..., Any]]:
@@ -93,5 +86,5 @@ def branches_of(target: Target, context: DispatchContext) -> dict[str, Callable[
 
 def legacy_body(target: Target, name: str) -> tuple[str, ...] | None:
     """Return the operators that the composite's body called in the target's release; None if they are today's."""
-    body = LEGACY_BODIES[name]
-    return body.calls if target.torch in body.releases else None
+    releases, calls = LEGACY_BODIES[name]
+    return calls if target.torch in releases else None

@@ -29,19 +29,9 @@ Calls = tuple[str, ...]
 Refusal = tuple[str, str]
 
 
-class Role(enum.Enum):
-    """Operators that the dispatcher itself treats specially."""
-
-    CAST = enum.auto()
-    DETACH = enum.auto()
-    #: its result is a view of any size, which takes no memory
-    EXPAND = enum.auto()
-    #: its result has no memory: the dispatcher's ZeroTensor key makes zeros of it
-    #: (ATen/ZeroTensorFallback.cpp)
-    ZERO_TENSOR = enum.auto()
-    CONJUGATE = enum.auto()
-    NEGATE = enum.auto()
-    VIEW_AS_REAL = enum.auto()
+#: Operators that the dispatcher itself treats specially.  The result of EXPAND is a view of any size, which takes no
+#: memory; that of ZERO_TENSOR has none: its key makes zeros where a kernel reads it (ATen/ZeroTensorFallback.cpp).
+Role = enum.Enum("Role", ["CAST", "DETACH", "EXPAND", "ZERO_TENSOR", "CONJUGATE", "NEGATE", "VIEW_AS_REAL"])
 
 
 class Branch(NamedTuple):
@@ -319,8 +309,7 @@ def one_device(op: Any, text: Callable[..., str | None], body: Callable[..., Any
 
 def row_of(target: Target, texts: tuple[DeviceText, ...]) -> int | None:
     """Return the index of the operator's text for the target; None if it has none."""
-    rows = (number for number, row in enumerate(texts) if target.torch in row.releases)
-    return next(rows, None)
+    return next((number for number, row in enumerate(texts) if target.torch in row.releases), None)
 
 
 _LISTS = load_shipped(Path(__file__).with_name("device_texts.yaml"))
@@ -355,13 +344,10 @@ def mismatch(
         return f"Expected out tensor to have device {places(others)[0]}, but got {places(outs)[0]} instead"
     if any(tensor.dim() for tensor in numbers) or any(map(is_on_cpu, written)):
         return TWO_DEVICES
-    if not name.startswith("aten::") or name.startswith("aten::_foreach_"):
+    # TensorCompare.cpp: ``where_self_out`` moves each of them
+    if not name.startswith("aten::") or name.startswith(("aten::_foreach_", "aten::where.")):
         return None
-    if name.startswith("aten::where."):
-        return None  # TensorCompare.cpp, ``where_self_out``, moves each of them
     if iterated and len(others) > 1:
         return TOO_MANY_NUMBERS if len(numbers) > 1 else None
     taken = [arguments.get(argument) for argument in _NUMBERS.get(name, ())]
-    if all(any(number is value for value in taken) for number in numbers):
-        return None
-    return TWO_DEVICES
+    return None if all(any(number is value for value in taken) for number in numbers) else TWO_DEVICES
