@@ -278,11 +278,9 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
 def _read_run(folder: Path, lists: OpLists) -> KeptRun:
     evidence = read_evidence(folder)
     if str(Version.parse(evidence.host.torch)) not in {release.line for release in lists.releases}:
-        raise InputError(
-            f"this evidence is of torch {evidence.host.torch}, which has no list",
-            context=str(folder),
-            hint="opcheck lists build --wheel FILE makes it; or leave the folder out",
-        )
+        text = f"this evidence is of torch {evidence.host.torch}, which has no list"
+        hint = "opcheck lists build --wheel FILE makes it; or leave the folder out"
+        raise InputError(text, context=str(folder), hint=hint)
     return KeptRun(evidence=evidence, rows=read_rows(folder, evidence))
 
 

@@ -243,11 +243,8 @@ class _PredictionIndex:
         if not same_line and not (observed.line and any(lines.values())):
             same_line = same_op
         own = set(observed.dtypes)
-        same_dtypes = [
-            number
-            for number in same_line
-            if not own or not self._expected[number].dtypes or not own.isdisjoint(self._expected[number].dtypes)
-        ]
+        theirs = {number: self._expected[number].dtypes for number in same_line}
+        same_dtypes = [n for n, dtypes in theirs.items() if not own or not dtypes or not own.isdisjoint(dtypes)]
         return same_dtypes or same_line
 
 
@@ -296,11 +293,9 @@ def draft_statements(verification: Verification, lists: OpLists) -> str:
     entries = list(_entries(verification, lists))
     better = [pair for pair in verification.contradictions if pair.observed not in _WORSE.get(pair.predicted, ())]
     if not entries and not better:
-        raise UsageError(
-            "there is nothing to propose: nothing contradicts the prediction",
-            context=f"{verification.prediction} against {verification.observation}",
-            hint="leave --propose out",
-        )
+        text = "there is nothing to propose: nothing contradicts the prediction"
+        compared = f"{verification.prediction} against {verification.observation}"
+        raise UsageError(text, context=compared, hint="leave --propose out")
     body = yaml.safe_dump({"schema": 1, "limitations": entries}, sort_keys=False, allow_unicode=True, width=110)
     head = (
         "# Proposed by opcheck verify; a person judges each entry, and widens or narrows its span.\n"

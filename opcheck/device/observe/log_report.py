@@ -77,18 +77,14 @@ def _line(written: str, events: Sequence[LogEvent], lists: OpLists, notes: list[
         if version in releases:
             return version
         nearest = min(releases, key=lambda line: abs(line.minor - version.minor + 100 * (line.major - version.major)))
-        notes.append(
-            f"what torch {written}, the release of the log, registers: the nearest release with a list is {nearest}"
-        )
+        what = f"what torch {written}, the release of the log, registers"
+        notes.append(f"{what}: the nearest release with a list is {nearest}")
         return nearest
     possible = [line for line in releases if all(line in event.torch for event in events)]
     assumed = max(possible, default=min(releases))
-    why = (
-        f"the log does not name it; {assumed} was assumed, the newest that prints all texts of the log (--torch)"
-        if possible
-        else f"no known release prints all texts of the log; {assumed} was assumed (--torch)"
-    )
-    notes.append(f"the torch release: {why}")
+    why = "the log does not name it" if possible else "no known release prints all texts of the log"
+    newest = ", the newest that prints all texts of the log" if possible else ""
+    notes.append(f"the torch release: {why}; {assumed} was assumed{newest} (--torch)")
     return assumed
 
 

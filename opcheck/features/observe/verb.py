@@ -61,9 +61,8 @@ def _text(name: str) -> str:
                 size = os.fstat(file.fileno()).st_size
                 content = file.read(LARGEST + 1) if size <= LARGEST else b""
     except OSError as error:
-        raise UsageError(
-            f"cannot read the log: {error.strerror}", context=name, hint="name a file, or - for stdin"
-        ) from error
+        hint = "name a file, or - for stdin"
+        raise UsageError(f"cannot read the log: {error.strerror}", context=name, hint=hint) from error
     if max(size, len(content)) > LARGEST:
         raise UsageError("the log is larger than 1 GiB", context=name, hint="cut out the lines of one run first")
     return content.decode("utf-8", errors="replace")

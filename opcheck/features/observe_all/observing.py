@@ -111,11 +111,8 @@ def _start(folder: Path, host: Host, lists: OpLists) -> HostEvidence:
         return evidence
     evidence = observation_store.read_evidence(folder)
     if evidence.host != host or evidence.op_lists != lists.digest:
-        raise InputError(
-            "the folder has evidence of another host or of other op lists",
-            context=str(folder / FILE),
-            hint="name another folder",
-        )
+        text = "the folder has evidence of another host or of other op lists"
+        raise InputError(text, context=str(folder / FILE), hint="name another folder")
     return evidence
 
 

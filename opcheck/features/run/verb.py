@@ -110,11 +110,8 @@ def _observe(target: TargetOptions, asked: dict[str, Any]) -> tuple[Report, int]
     from opcheck.device.observe.recording import ObserveRequest
 
     if target.torch or target.macos or asked.pop("exact", False):
-        raise UsageError(
-            "on a Mac the run uses this Mac's torch and macOS",
-            context="opcheck run --torch, --macos",
-            hint="leave out both flags, or add --emulate",
-        )
+        text, hint = "on a Mac the run uses this Mac's torch and macOS", "leave out both flags, or add --emulate"
+        raise UsageError(text, context="opcheck run --torch, --macos", hint=hint)
     return run(ObserveRequest(**asked), load())
 
 
@@ -146,11 +143,8 @@ def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
     if not program:
         raise UsageError("no program to run", context="opcheck run", hint="opcheck run train.py, or -m package")
     if not is_file(program[0]):
-        raise UsageError(
-            f"no such file: {program[0]}",
-            context="opcheck run",
-            hint="name a Python file or a notebook, or a module with -m; opcheck's own flags come before it",
-        )
+        hint = "name a Python file or a notebook, or a module with -m; opcheck's own flags come before it"
+        raise UsageError(f"no such file: {program[0]}", context="opcheck run", hint=hint)
     if program[0].endswith(notebooks.SUFFIX):
         notebooks.read_cells(Path(program[0]))  # it raises before a process starts
     return program[0], program[1:]

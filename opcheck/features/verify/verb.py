@@ -56,11 +56,8 @@ def command(
     lists = load()
     if here:
         if observation:
-            raise UsageError(
-                "with --here the run is observed now",
-                context=observation,
-                hint="opcheck verify MODEL --here, or opcheck verify PREDICTION OBSERVATION",
-            )
+            hint = "opcheck verify MODEL --here, or opcheck verify PREDICTION OBSERVATION"
+            raise UsageError("with --here the run is observed now", context=observation, hint=hint)
         mac = this.this_mac()
         if program:
             verified = this.verify_program(prediction, mac, lists, cpu_fallback=target_here(target).fallback)
@@ -76,11 +73,8 @@ def command(
         predicted = _predict(prediction, observed.target, capture.inputs, lists)
         verification = verify(predicted, observed, lists)
     else:
-        raise UsageError(
-            "no observation",
-            context=f"opcheck verify {prediction}",
-            hint="name the report of opcheck run on a Mac, or add --here on the Mac itself",
-        )
+        hint = "name the report of opcheck run on a Mac, or add --here on the Mac itself"
+        raise UsageError("no observation", context=f"opcheck verify {prediction}", hint=hint)
     name = output.chosen(ANSWERS)
     if propose:  # first: where nothing contradicts, it is refused, and stdout stays empty
         write_proposal(Path(propose), verification, lists)
@@ -95,11 +89,8 @@ def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: Op
             raise UsageError("a report needs no inputs", context="--input", hint=hint)
         return saved.read(name)
     if is_file(name) and not name.endswith(".pt2"):
-        raise UsageError(
-            "neither a report nor a model",
-            context=name,
-            hint="a .json or .yaml report of opcheck audit, or a model such as file.py:attribute",
-        )
+        hint = "a .json or .yaml report of opcheck audit, or a model such as file.py:attribute"
+        raise UsageError("neither a report nor a model", context=name, hint=hint)
     from opcheck.orchestrator import audit
 
     request = CaptureRequest(

@@ -163,9 +163,8 @@ def _spec(output: Any) -> Any:
 def check_layout(tensor: torch.Tensor) -> None:
     """Raise NotSimulatedError for a layout, or a sort of dtype, that the simulated tensor cannot have."""
     if tensor.is_nested:
-        raise NotSimulatedError(
-            "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
-        )
+        text = "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
+        raise NotSimulatedError(text)
     if tensor.is_quantized:
         raise NotSimulatedError(f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none")
     if tensor.layout not in (torch.strided, torch.sparse_coo):

@@ -300,11 +300,7 @@ def _contested_composites() -> tuple[str, ...]:
     columns = [lists.operators(release.line) for release in lists.releases]
     names = {name for column in columns for name, value in column.items() if value in KERNEL_VALUES}
     names = {name for name in names if not all(c.get(name) in KERNEL_VALUES for c in columns)}
-    names |= {
-        name
-        for name, branch in BRANCHES.items()
-        if not all(Version.parse(release.line) in branch.releases for release in lists.releases)
-    }
+    names |= {name for name, each in BRANCHES.items() if not all(line in each.releases for line in lists.versions)}
     return tuple(sorted(name for name in names if is_implicit(name)))
 
 

@@ -109,11 +109,8 @@ def differing_libraries(target: Target) -> dict[str, str]:
 def differ_from_installed(target: Target) -> set[str]:
     """Return the libraries that got an answer that the installed release does not give."""
     installed = _with_installed(target)
-    return {
-        package
-        for (package, decide, details), (_, answer) in list(READS.of_libraries.items())
-        if decide(installed, *details) != answer
-    }
+    seen = list(READS.of_libraries.items())
+    return {package for (package, decide, details), (_, answer) in seen if decide(installed, *details) != answer}
 
 
 def describe_question(decide: Callable[..., Any], details: tuple[Hashable, ...]) -> str:

@@ -253,13 +253,8 @@ class CallCounts:
         self._count(call, judged, site)
         if self._kernels is not None:
             payloads = tuple(t._mps.payload if is_on_mps(t) else t for t in call.outputs)
-            self._kernels.add(
-                call.route.name,
-                judged.route,
-                tuple(t for t in payloads if t is not None),
-                self._flops(call),
-                lambda: (site, *self._modules.where()),
-            )
+            values, flops = tuple(t for t in payloads if t is not None), self._flops(call)
+            self._kernels.add(call.route.name, judged.route, values, flops, lambda: (site, *self._modules.where()))
         if judged.error is not None:
             raise _again(judged.error)
         for output in call.outputs:

@@ -115,13 +115,10 @@ class _NumbersRun:
         self._found: dict[str, LayerNumbers] = {}
         self._layers = layers
         numbers, outputs = self._run(args, kwargs, self._name, "replace", layers, self._compare)
+        found, results = tuple(self._found.values()), tuple(self._outputs(outputs, expected))
+        notes = (*numbers.notes, _CPU)
         return msgspec.structs.replace(
-            numbers,
-            dtype=self._name,
-            limit=self._limit,
-            layers=tuple(self._found.values()),
-            outputs=tuple(self._outputs(outputs, expected)),
-            notes=(*numbers.notes, _CPU),
+            numbers, dtype=self._name, limit=self._limit, layers=found, outputs=results, notes=notes
         )
 
     def _run(

@@ -161,11 +161,9 @@ class Emulation:
             UsageError: an emulated Mac runs already; its registrations belong to the process.
         """
         if _ACTIVE:
-            raise UsageError(
-                "an emulated Mac is running in this process already",
-                context=str(_ACTIVE[0].target),
-                hint="leave the first block before the next is entered",
-            )
+            text = "an emulated Mac is running in this process already"
+            hint = "leave the first block before the next is entered"
+            raise UsageError(text, context=str(_ACTIVE[0].target), hint=hint)
         _ACTIVE.append(self)
         target_reads.READS.forget()
         registrations = dict(self._lists.operators(str(self.target.torch)))
@@ -222,11 +220,8 @@ class Emulation:
         """Note if the program computed nothing on ``mps``."""
         ops = {row.op for row in self._tally.rows}
         if ops <= _MOVES:
-            message = (
-                "tensors were moved to mps, and nothing was computed there"
-                if ops
-                else f"no tensor reached mps: {self._why_nowhere(imports_torch=imports_torch)}"
-            )
+            moved = "tensors were moved to mps, and nothing was computed there"
+            message = moved if ops else f"no tensor reached mps: {self._why_nowhere(imports_torch=imports_torch)}"
             self._problems.append(Problem(kind="nothing_on_mps", message=message))
 
     def _why_nowhere(self, *, imports_torch: bool) -> str:
