@@ -7,7 +7,8 @@ digits and two.
 
 import re
 import struct
-from typing import NamedTuple
+
+from opcheck.kernels.ir_templates import fill
 
 _TYPE = r"(?P<t>bfloat|<\d+ x bfloat>)"
 _TOKEN = re.compile(r"\bbfloat\b")
@@ -27,29 +28,11 @@ _NUMBER = r"(?P<n>[-+]?\d+\.\d*(?:e[-+]?\d+)?|0x[0-9A-F]{16}|0xR[0-9A-F]{4})"
 _NUMBERS = (re.compile(r"(?P<before>)(?P<n>0xR[0-9A-F]{4})"), re.compile(rf"(?P<before>\bbfloat ){_NUMBER}"))
 _CHOICE = re.compile(rf"(?P<before>\[ ){_NUMBER}(?=,)")
 _ALONE = re.compile(_NUMBER)
+#: What no name of a function has.
+_UNNAMED = re.compile("[^a-z0-9]")
 
-#: A float as a bfloat, to the nearest even; where denormals are flushed they are equal to zero.
-_NARROW = """  %bits = bitcast F %x to I
-  %nan = fcmp uno F %x, zeroinitializer
-  %high = lshr I %bits, {16}
-  %last = and I %high, {1}
-  %bias = add I %last, {32767}
-  %sum = add I %bits, %bias
-  %near = lshr I %sum, {16}
-  %quiet = or I %high, {64}
-  %chosen = select B %nan, I %quiet, I %near
-  %zero = fcmp oeq F %x, zeroinitializer
-  %sign = and I %high, {32768}
-  %flushed = select B %zero, I %sign, I %chosen
-  %r = trunc I %flushed to S
-  ret S %r
-"""
-_WIDEN = """  %z = zext S %x to I
-  %s = shl I %z, {16}
-  %r = bitcast I %s to F
-  ret F %r
-"""
-_WIDE, _SHORT = "call F @opcheck.wide.L(S %{})", "call S @opcheck.narrow.L(F %{})"
+#: The numbers of the functions here, as words of their templates.
+_CONSTANTS = {f"i{number}": number for number in (1, 16, 64, 32767, 32768)}
 
 
 def soften(text: str) -> str:
@@ -94,87 +77,35 @@ def _operand(operand: str) -> str:
     return _integer(match["n"]) if match else operand
 
 
-class SoftFunction(NamedTuple):
-    """A function in place of an instruction; types are letters that ``_types`` replaces."""
-
-    name: str
-    #: the types of each operand and of the result
-    operand: str
-    result: str
-    lines: list[str]
-
-
-def _function(kind: str, op: str, other: str, lanes: int, functions: dict[str, str]) -> SoftFunction:
-    """Return the function that an instruction becomes, of %x and %y in float or of %a, and add its constants."""
-    name = f"opcheck.{op}.{_label(lanes)}{'.' + re.sub('[^a-z0-9]', '', other) if other else ''}"
-    narrowed = f"%r = {_SHORT.format('f')}"
-    of_float = other in {"float", _kind_of("float", lanes)}
-    if kind == "binary":
-        return SoftFunction(name, "S", "S", [f"%f = {op} F %x, %y", narrowed])
-    if kind == "negate":
-        return SoftFunction(name, "S", "S", ["%r = xor S %a, {-32768}"])
-    if kind == "from":
-        line = "%r = bitcast F %x to F" if of_float else f"%r = {op} F %x to {other}"
-        return SoftFunction(name, "S", other, [line])
-    if kind == "to":
-        line = "%f = bitcast F %a to F" if of_float else f"%f = {op} {other} %a to F"
-        return SoftFunction(name, other, "S", [line, narrowed])
-    # LLVM compares bits, with denormals that the processor takes for zero; a product it compares as a float.
-    factor = f"@opcheck.one.{_label(lanes)}"
-    ones = "splat (float 1.0)" if lanes else "1.0"
-    functions[factor] = f"{factor} = global {_kind_of('float', lanes)} {ones}"
-    products = (f"%{each}0 = fmul F %{each}, %one" for each in "xy")
-    lines = [f"%one = load F, ptr {factor}", *products, f"%r = fcmp {op} F %x0, %y0"]
-    return SoftFunction(f"opcheck.fcmp.{op}.{_label(lanes)}", "S", "B", lines)
-
-
 def _call(kind: str, match: re.Match[str], functions: dict[str, str]) -> str:
     """Return the call in place of an instruction, and add what it calls."""
     groups = match.groupdict()
     count = re.match(r"<(\d+) x", groups["t"])
-    lanes = int(count[1]) if count else 0
-    operands = [_operand(groups[each]) for each in "ab" if groups.get(each)]
-    called = _function(kind, groups["op"], groups.get("u", ""), lanes, functions)
-    lines = called.lines
-    if called.operand == "S" and kind != "negate":
-        widened = [f"%{to} = {_WIDE.format(source)}" for to, source in zip("xy", "ab", strict=True)]
-        lines = [*widened[: len(operands)], *lines]
-    head = ", ".join(f"{called.operand} %{each}" for each in "ab"[: len(operands)])
-    body = "".join(f"  {line}\n" for line in [*lines, f"ret {called.result} %r"])
-    for function, conversion, parameter, returned in (
-        ("opcheck.wide", _WIDEN, "S %x", "F"), ("opcheck.narrow", _NARROW, "F %x", "S")
-    ):  # fmt: skip
-        full = f"{function}.{_label(lanes)}"
-        functions.setdefault(full, _define(full, returned, parameter, conversion, lanes))
-    functions.setdefault(called.name, _define(called.name, called.result, head, body, lanes))
-    passed = ", ".join(f"{_types(called.operand, lanes)} {operand}" for operand in operands)
-    return f"= call {_types(called.result, lanes)} @{called.name}({passed})"
-
-
-def _label(lanes: int) -> str:
-    return f"v{lanes}" if lanes else "b"
-
-
-def _kind_of(kind: str, lanes: int) -> str:
-    return f"<{lanes} x {kind}>" if lanes else kind
-
-
-def _types(text: str, lanes: int) -> str:
-    """Put types in place of S, F, I and B, the label in place of L, and constants of each lane."""
-    for letter, kind in (("S", "i16"), ("F", "float"), ("I", "i32"), ("B", "i1")):
-        text = re.sub(rf"\b{letter}\b", _kind_of(kind, lanes), text)
-    text = text.replace(".L(", f".{_label(lanes)}(")
-    if not lanes:
-        text = text.replace("zeroinitializer", "0.0")
-        return re.sub(r"\{(-?\d+)\}", r"\1", text)
-
-    def splat(match: re.Match[str]) -> str:
-        kind = "i16" if match[1] == "-32768" else "i32"
-        return f"splat ({kind} {match[1]})"
-
-    return re.sub(r"\{(-?\d+)\}", splat, text)
-
-
-def _define(name: str, result: str, parameters: str, body: str, lanes: int) -> str:
-    head = f"define internal {result} @{name}({parameters}) nounwind"
-    return f"{_types(head, lanes)} {{\n{_types(body, lanes)}}}\n"
+    lanes, op, other = int(count[1]) if count else 0, groups["op"], groups.get("u") or ""
+    label = f"v{lanes}" if lanes else "b"
+    types = {
+        word: f"<{lanes} x {element}>" if lanes else element
+        for word, element in {"S": "i16", "F": "float", "I": "i32", "B": "i1"}.items()
+    }
+    name = f"opcheck.{'fcmp.' * (kind == 'compare')}{op}.{label}{other and '.'}{_UNNAMED.sub('', other)}"
+    words = {
+        **types,
+        **{word: f"splat (i32 {number})" if lanes else number for word, number in _CONSTANTS.items()},
+        "zero": "zeroinitializer" if lanes else "0.0",
+        "sign": "splat (i16 -32768)" if lanes else "-32768",
+        "label": label,
+        "name": name,
+        "other": other,
+        "op": "bitcast" if other == types["F"] else op,
+    }
+    for helper in ("wide", "narrow"):
+        functions.setdefault(helper + label, fill(f"bfloat.{helper}", **words))
+    if kind == "compare":
+        ones = "splat (float 1.0)" if lanes else "1.0"
+        functions["one" + label] = f"@opcheck.one.{label} = global {types['F']} {ones}"
+    functions.setdefault(name, fill(f"bfloat.{kind}", **words))
+    passed = ", ".join(
+        f"{other if kind == 'to' else types['S']} {_operand(groups[each])}" for each in "ab" if groups.get(each)
+    )
+    result = {"from": other, "compare": types["B"]}.get(kind, types["S"])
+    return f"= call {result} @{name}({passed})"

@@ -1,5 +1,37 @@
 ; Functions that kernels call (intrinsics.py): a kernel's module gets those that it calls, with theirs.
 
+; Functions from outside of the module: of the C library, and of threads.cpp.
+declare double @exp(double)
+declare double @exp2(double)
+declare double @log(double)
+declare double @log2(double)
+declare double @log10(double)
+declare double @cbrt(double)
+declare double @sin(double)
+declare double @cos(double)
+declare double @tan(double)
+declare double @asin(double)
+declare double @acos(double)
+declare double @atan(double)
+declare double @sinh(double)
+declare double @cosh(double)
+declare double @tanh(double)
+declare double @asinh(double)
+declare double @acosh(double)
+declare double @atanh(double)
+declare double @pow(double, double)
+declare double @fmod(double, double)
+declare double @atan2(double, double)
+declare double @ldexp(double, i32)
+declare void @opcheck_barrier()
+declare void @opcheck_step()
+declare void @opcheck_simdgroup_barrier()
+declare ptr @opcheck_exchange(ptr, i32)
+declare ptr @opcheck_folded(ptr)
+declare i32 @opcheck_here()
+declare i32 @opcheck_lane()
+declare void @opcheck_matrix(ptr, ptr, ptr, ptr)
+
 ; Runs all threads of a grid that do not need each other.  The numbers are POSITIONS of lowering.py: 9 to
 ; 11 are the threadgroup's extent and 15 to 17 the grid's.
 define void @opcheck.grid(ptr %buffers, ptr %numbers) {

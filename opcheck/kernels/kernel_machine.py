@@ -77,16 +77,17 @@ class KernelMachine:
         """Return the dependencies of an object, other than its bitcode."""
         folder = Path(__file__).parent
         names = (
-            "air.py",
-            "bfloats.py",
-            "helpers.ll",
-            "intrinsics.py",
-            "lowering.py",
-            "kernel_machine.py",
-            "lane_loops.py",
-            "optimizing.py",
+            "air",
+            "bfloats",
+            "ir_templates",
+            "intrinsics",
+            "lowering",
+            "kernel_machine",
+            "lane_loops",
+            "optimizing",
         )
-        sources = [documents.read(folder / name) for name in names]
+        paths = (*(folder / f"{name}.py" for name in names), folder / "helpers.ll", folder / "templates.ll")
+        sources = [documents.read(path) for path in paths]
         version = repr((self._llvm.llvm_version_info, self._cpu, self._features, self._optimizer is None))
         return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from opcheck.kernels import intrinsics, lowering
 from opcheck.kernels.air import CONSTANT, KernelParameter
+from opcheck.kernels.ir_templates import fill
 
 _V = r"%[\w.$-]+"
 _WAIT = re.compile(
@@ -49,53 +50,9 @@ _LOADED = re.compile(rf" = load [^%@]*, ptr (?P<place>{_V})")
 _MOVING = (0, 3, 18, 19)
 #: How a lane waits (threads.cpp).
 _BARRIER, _EXCHANGES, _TURNS = range(3)
-#: What each function gets: the frame, the lanes, what lanes exchange, and the lanes that did.
-_PASSED = (
-    "ptr %opcheck.frame, i32 %opcheck.low, i32 %opcheck.high, ptr %opcheck.in, ptr %opcheck.out, i32 %opcheck.here"
-)
-_FRAME = """
-%opcheck.kind = type {{ {fields} }}
-@opcheck.size = constant i64 ptrtoint (ptr getelementptr (%opcheck.kind, ptr null, i32 1) to i64)
-"""
+#: What each function gets besides the kernel's buffers and the numbers of a thread.
+_PASSED = fill("lanes.passed")
 _MEMCPY = "declare void @llvm.memcpy.p0.p0.i64("
-_HEAD = """
-define internal void @opcheck.lanes{number}({parameters}) noinline {{
-opcheck.entry:"""
-#: The frame begins with what each lane does next, as threads.cpp reads it.
-_LOOP = """  br label %opcheck.start
-opcheck.start:
-  br label %opcheck.loop
-opcheck.loop:
-  %opcheck.lane = phi i32 [ %opcheck.low, %opcheck.start ], [ %opcheck.after, %opcheck.latch ]
-  %opcheck.others = phi i32 [ 0, %opcheck.start ], [ %opcheck.all, %opcheck.latch ]
-  %opcheck.off = sub nuw i32 %opcheck.lane, %opcheck.low
-  %opcheck.wide = zext i32 %opcheck.lane to i64
-  %opcheck.next = getelementptr i32, ptr %opcheck.frame, i64 %opcheck.wide"""
-#: A function whose lanes all come back to its beginning begins again.
-_LATCH = """opcheck.latch:
-  %opcheck.code = phi i32 {ends}
-  store i32 %opcheck.code, ptr %opcheck.next
-  %opcheck.other = xor i32 %opcheck.code, {own}
-  %opcheck.all = or i32 %opcheck.others, %opcheck.other
-  %opcheck.after = add nuw nsw i32 %opcheck.lane, 1
-  %opcheck.end = icmp eq i32 %opcheck.after, %opcheck.high
-  br i1 %opcheck.end, label %opcheck.done, label %opcheck.loop
-opcheck.done:
-  %opcheck.back = icmp eq i32 %opcheck.all, 0
-  br i1 %opcheck.back, label %opcheck.start, label %opcheck.return
-opcheck.return:
-  ret void
-}}
-"""
-_DISPATCH = """
-define void @opcheck.body(ptr %buffers, ptr %numbers, i32 %state, {passed}) {{
-{loads}
-  switch i32 %state, label %end [{cases}]
-{calls}
-end:
-  ret void
-}}
-"""
 
 
 class UnsplitError(ValueError):
@@ -130,9 +87,9 @@ def wrap(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
         first = lowering.number_of(argument)
         lines += lowering.position(place, [f"%n{first + i}" for i in range(3)], kind)
         passed.append(f"{kind} %v{place}")
-    head = f"define void @opcheck.body({', '.join([*_pointers(arguments), *_numbers('')])}) {{"
-    call = f"  call void @{name}({', '.join(passed)})"
-    return "\n".join(["", head, "entry:", *lines, call, "  ret void", "}", ""])
+    parameters = ", ".join([*_pointers(arguments), *_numbers("")])
+    body = fill("lanes.wrap", parameters=parameters, lines="\n".join(lines), kernel=name, passed=", ".join(passed))
+    return f"\n{body}\n"
 
 
 def _pointers(arguments: tuple[KernelParameter, ...]) -> list[str]:
@@ -282,7 +239,7 @@ class Splitter:
         for _ in range(2):  # the second time each value of the frame is known
             loops = [self._function(start) for start in self._places]
         fields = ", ".join(["[32 x i32]", *(f"[32 x {self._stored_type(value)}]" for value in self._kept)])
-        return "\n".join([_FRAME.format(fields=fields), *loops, self._dispatch()])
+        return "\n".join([fill("lanes.frame", fields=fields), *loops, self._dispatch()])
 
     def _stored_type(self, value: str) -> str:
         return "i8" if self._types[value] == "i1" else self._types[value]
@@ -297,14 +254,9 @@ class Splitter:
             loads += lowering.load_number(number, number)
         passed = ", ".join([*_pointers(self._arguments), *_numbers(""), _PASSED])
         states = range(len(self._places))
-        return _DISPATCH.format(
-            passed=_PASSED,
-            loads="\n".join(loads),
-            cases=" ".join(f"i32 {state}, label %at{state}" for state in states),
-            calls="\n".join(
-                f"at{state}:\n  call void @opcheck.lanes{state}({passed})\n  br label %end" for state in states
-            ),
-        )
+        cases = " ".join(f"i32 {state}, label %at{state}" for state in states)
+        calls = "\n".join(fill("lanes.call", state=state, passed=passed) for state in states)
+        return fill("lanes.dispatch", own=_PASSED, loads="\n".join(loads), cases=cases, calls=calls)
 
     def _function(self, start: str) -> str:
         """Return the loop over the code from a place up to the next waits."""
@@ -348,19 +300,21 @@ class Splitter:
             for value, line in self._lines.items()
             if value in again
         ]
-        head = _HEAD.format(
-            number=self._places[start],
-            parameters=", ".join([
-                *(each.replace("ptr", "ptr noalias") for each in _pointers(self._arguments)),
-                *_numbers("opcheck."), _PASSED.replace("ptr", "ptr noalias"),
-            ]),
-        )  # fmt: skip
-        moving = [f"  %n{each} = add nuw i32 %opcheck.n{each}, %opcheck.off" for each in _MOVING]
-        ends = ", ".join(f"[ {code}, %{label} ]" for label, code in region.ends.items())
-        ending = _LATCH.format(ends=ends, own=self._places[start] << 8 | _TURNS)
-        return "\n".join([
-            head, *entry, _LOOP, *moving, *repeated, f"  br label %{start}", *lines, ending
-        ])  # fmt: skip
+        pointers = [*_pointers(self._arguments), *_numbers("opcheck."), _PASSED]
+        moving = (f"  %n{each} = add nuw i32 %opcheck.n{each}, %opcheck.off" for each in _MOVING)
+        number = self._places[start]
+        return fill(
+            "lanes.loop",
+            number=number,
+            parameters=", ".join(each.replace("ptr", "ptr noalias") for each in pointers),
+            entry="\n".join(entry),
+            moving="\n".join(moving),
+            repeated="\n".join(repeated),
+            start=start,
+            lines="\n".join(lines),
+            ends=", ".join(f"[ {code}, %{label} ]" for label, code in region.ends.items()),
+            own=number << 8 | _TURNS,
+        )
 
     def _part(
         self, part: CodePart, region: LoopRegion, folds: list[str], use: Callable[[str, str], str]
@@ -408,11 +362,7 @@ class Splitter:
             slot, number = intrinsics.split(part.wait["arguments"])
             size = int(number.split()[-1])
             value = use(slot.split()[-1], part.label)
-            lines = [
-                f"  %opcheck.at.{part.label} = mul nuw nsw i64 %opcheck.wide, {size}",
-                f"  %opcheck.out.{part.label} = getelementptr i8, ptr %opcheck.out, i64 %opcheck.at.{part.label}",
-                f"  call void @llvm.memcpy.p0.p0.i64(ptr %opcheck.out.{part.label}, ptr {value}, i64 {size}, i1 false)",
-            ]  # fmt: skip
+            lines = [fill("lanes.leave", label=part.label, size=size, value=value)]
         code = self._places[part.after[0]] << 8 | size << 2 | how
         return [*lines, self._end(part, region, code)]
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from opcheck.kernels import bfloats, intrinsics
 from opcheck.kernels.air import THREADGROUP, KernelParameter, is_flushed
+from opcheck.kernels.ir_templates import fill
 
 #: Places of the array of pointers: 31 buffers of device memory, then 31 of threadgroup memory.
 PLACES, THREADGROUP_PLACE = 64, 32
@@ -134,20 +135,7 @@ def _fuse(function: str, whole: str) -> list[str]:
     """Define a multiplication and an addition that is fused, or not, by ``opcheck.separate``."""
     suffix = function.removeprefix(_FUSIBLE)
     fused = intrinsics.define(f"air.fma.{suffix}", whole, (whole,) * 3) or ""
-    choice = f"""define internal {whole} @opcheck.fmuladd.{suffix}({whole} %a, {whole} %b, {whole} %c) nounwind {{
-  %flag = load i8, ptr @opcheck.separate, !invariant.load !0
-  %two = icmp ne i8 %flag, 0
-  br i1 %two, label %separate, label %fused
-separate:
-  %m = fmul {whole} %a, %b
-  %s = fadd {whole} %m, %c
-  ret {whole} %s
-fused:
-  %f = call {whole} @air.fma.{suffix}({whole} %a, {whole} %b, {whole} %c)
-  ret {whole} %f
-}}
-"""
-    return [fused, choice]
+    return [fused, fill("fmuladd", T=whole, suffix=suffix)]
 
 
 def _count_steps(text: str) -> str:
@@ -231,7 +219,7 @@ def _guard(text: str) -> tuple[str, str]:
         return f"= call {operand_type} @opcheck.{name}.{_label(operand_type)}({operands})"
 
     text = _DIVISION.sub(call, text)
-    return text, "".join(_division(name, kind) for name, kind in sorted(used))
+    return text, "".join(f"\n{_division(name, kind)}\n" for name, kind in sorted(used))
 
 
 def _label(operand_type: str) -> str:
@@ -240,28 +228,17 @@ def _label(operand_type: str) -> str:
 
 def _division(name: str, operand_type: str) -> str:
     vector = intrinsics.VECTOR.fullmatch(operand_type)
-    bits, count = (vector[2], int(vector[1])) if vector else (operand_type, 0)
-    flag = f"<{count} x i1>" if count else "i1"
-
-    def splat(value: int) -> str:
-        return f"<{', '.join([f'{bits} {value}'] * count)}>" if count else str(value)
-
-    signed = name.startswith("s")
-    least = -(1 << (int(bits[1:]) - 1))
-    lines = [
-        f"  %zero = icmp eq {operand_type} %b, {splat(0)}",
-        f"  %minus = icmp eq {operand_type} %b, {splat(-1)}",
-        f"  %least = icmp eq {operand_type} %a, {splat(least)}",
-        f"  %both = and {flag} %minus, %least",
-        f"  %bad = or {flag} %zero, {'%both' if signed else '%zero'}",
-        f"  %safe = select {flag} %bad, {operand_type} {splat(1)}, {operand_type} %b",
-        f"  %q = {name} {operand_type} %a, %safe",
-        f"  %r = select {flag} %zero, {operand_type} {splat(0)}, {operand_type} %q",
-        f"  ret {operand_type} %r",
-    ]
-    function = f"@opcheck.{name}.{_label(operand_type)}"
-    head = f"define internal {operand_type} {function}({operand_type} %a, {operand_type} %b) nounwind"
-    return "\n".join([f"\n{head} {{", *lines, "}\n"])
+    bits, count = (vector[2], vector[1]) if vector else (operand_type, "")
+    numbers = {"none": 0, "negative": -1, "one": 1, "lowest": -(1 << (int(bits[1:]) - 1))}
+    return fill(
+        "division",
+        T=operand_type,
+        name=name,
+        label=_label(operand_type),
+        flag=f"<{count} x i1>" if count else "i1",
+        trapping="%both" if name.startswith("s") else "%zero",
+        **{word: f"splat ({bits} {value})" if count else value for word, value in numbers.items()},
+    )
 
 
 def _parameters(text: str, name: str) -> list[str]:
@@ -341,13 +318,7 @@ def position(place: int, numbers: Sequence[str], argument_type: str) -> list[str
 
 
 def _poison(text: str) -> str:
-    lines = []
-    for number, match in enumerate(_SHARED.finditer(text)):
-        arguments = f"ptr @{match['name']}, i8 -1, i64 %size{number}, i1 false"
-        lines += [
-            f"  %end{number} = getelementptr {match['kind']}, ptr null, i32 1",
-            f"  %size{number} = ptrtoint ptr %end{number} to i64",
-            f"  call void @llvm.memset.p0.i64({arguments})",
-        ]
+    shared = enumerate(_SHARED.finditer(text))
+    lines = (fill("poison", at=number, T=match["kind"], name=match["name"]) for number, match in shared)
     body = "\n".join([*lines, "  ret void"])
     return f"\ndefine void @opcheck.poison() {{\n{body}\n}}\n"

@@ -9,6 +9,7 @@ from typing import Any
 
 from opcheck.kernels import lane_loops, lowering
 from opcheck.kernels.air import KernelParameter
+from opcheck.kernels.ir_templates import fill
 from opcheck.kernels.lowering import Lowered
 
 #: Functions of a double that glibc has for vectors (libmvec).
@@ -111,64 +112,12 @@ class Optimizer:
 
 #: The extents of a threadgroup, of the groups and of the grid, and the numbers of groups of lanes, by their places.
 _FIXED = (*range(9, 18), 21, 22)
-_LOOPS = """  br label %zs
-zs:
-  %z = phi i32 [ %n2, %entry ], [ %z1, %ze ]
-  br label %ys
-ys:
-  %y = phi i32 [ %n1, %zs ], [ %y1, %ye ]
-  br label %xs
-xs:
-  %x = phi i32 [ %n0, %ys ], [ %x1, %xs ]
-  %n3 = urem i32 %x, %n9
-  %n4 = urem i32 %y, %n10
-  %n5 = urem i32 %z, %n11
-  %d6 = udiv i32 %x, %n9
-  %d7 = udiv i32 %y, %n10
-  %d8 = udiv i32 %z, %n11
-  %i0 = mul i32 %n5, %n10
-  %i1 = add i32 %i0, %n4
-  %i2 = mul i32 %i1, %n9
-  %n18 = add i32 %i2, %n3
-  %n19 = and i32 %n18, 31
-  %n20 = lshr i32 %n18, 5
-"""
-_NEXT = """  %x1 = add nuw i32 %x, 1
-  %xd = icmp uge i32 %x1, %n6
-  br i1 %xd, label %ye, label %xs
-ye:
-  %y1 = add nuw i32 %y, 1
-  %yd = icmp uge i32 %y1, %n7
-  br i1 %yd, label %ze, label %ys
-ze:
-  %z1 = add nuw i32 %z, 1
-  %zd = icmp uge i32 %z1, %n8
-  br i1 %zd, label %done, label %zs
-done:
-  ret void
-}
-"""
 #: Where the loops have the numbers of a thread that are not read from memory.
 _MOVED = {0: "%x", 1: "%y", 2: "%z", 6: "%d6", 7: "%d7", 8: "%d8"}
 
 
-#: Runs all threads but the last without their number of elements, which only the last has to look at.
+#: A number of elements that no thread has to look at.
 _MOST = "@opcheck.most = internal constant i32 -1"
-_SPLIT = """  %end = getelementptr i32, ptr %numbers, i32 6
-  %count = load i32, ptr %end
-  %last = sub i32 %count, 1
-  %few = icmp ult i32 %count, 2
-  br i1 %few, label %rest, label %whole
-whole:
-  store i32 %last, ptr %end
-  call void @opcheck.rows({passed})
-  store i32 %last, ptr %numbers
-  store i32 %count, ptr %end
-  br label %rest
-rest:
-  call void @opcheck.rest({passed})
-  store i32 0, ptr %numbers
-"""
 
 
 def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
@@ -193,19 +142,13 @@ def _grid(text: str, name: str, arguments: tuple[KernelParameter, ...]) -> str:
             most = passed[-1]
     plain = ", ".join(parameter.replace(" noalias", "") for parameter in parameters)
     fixed = [line for at in (0, 1, 2, 6, 7, 8, *_FIXED) for line in lowering.load_number(at, at)]
+    words = {"parameters": ", ".join(parameters), "fixed": "\n".join(fixed), "lines": "\n".join(lines), "kernel": name}
 
-    def rows(label: str, operands: list[str]) -> list[str]:
-        call = f"  call void @{name}({', '.join(operands)})\n"
-        return [
-            f"define internal void @opcheck.{label}({', '.join(parameters)}) noinline {{", "entry:", *fixed,
-            f"{_LOOPS}" + "\n".join([*lines, call + _NEXT]),
-        ]  # fmt: skip
+    def rows(label: str, operands: list[str]) -> str:
+        return fill("rows", label=label, passed=", ".join(operands), **words)
 
-    body, functions = [f"  call void @opcheck.rows({plain})"], rows("rows", passed)
+    body, functions = f"  call void @opcheck.rows({plain})", [rows("rows", passed)]
     if most:
         shortened = ["ptr @opcheck.most" if each == most else each for each in passed]
-        body = [_SPLIT.format(passed=plain)]
-        functions = [_MOST, *rows("rows", shortened), *rows("rest", passed)]
-    return "\n".join([
-        "", "define void @opcheck.grid(ptr %buffers, ptr %numbers) {", *loads, *body, "  ret void", "}", "", *functions
-    ])  # fmt: skip
+        body, functions = fill("split", passed=plain), [_MOST, rows("rows", shortened), rows("rest", passed)]
+    return "\n".join(["", fill("grid", loads="\n".join(loads), body=body), *functions, ""])
