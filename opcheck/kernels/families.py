@@ -43,7 +43,7 @@ _PATTERNS = tuple(
         (r"ctc_loss|nllnd", "losses"),
         (r"arange|linspace|logspace|fill_scalar", "ranges"),
     )
-)  # fmt: skip
+)
 _TERNARY = frozenset(["addcmul", "addcdiv", "lerp", "clamp", "where"])
 #: The families whose results each depend on a single place of the operands.
 POINTWISE = ("unary", "binary", "ternary")

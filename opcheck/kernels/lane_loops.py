@@ -419,7 +419,7 @@ class LoopRegion:
             changes = False
             for label, sources in self.before.items():
                 if label != start:
-                    common = set.intersection(*(self.dominators[each] for each in sources)) | {label}  # fmt: skip
+                    common = set.intersection(*(self.dominators[each] for each in sources)) | {label}
                     changes |= common != self.dominators[label]
                     self.dominators[label] = common
 

@@ -90,9 +90,7 @@ def _special(dtype: torch.dtype) -> Tensor:
 
 
 #: Parts of the complex values: finite, because what infinities do is not agreed on.
-_VALUES_OF_PARTS = (
-    0.0, 1.0, 0.5, 2.0, 0.1, 3.0, 10.0, 100.0, 1e-3, 1e-20, 1e20, 256.0, 300.0, 1000.0, 30000.0
-)  # fmt: skip
+_VALUES_OF_PARTS = (0.0, 1.0, 0.5, 2.0, 0.1, 3.0, 10.0, 100.0, 1e-3, 1e-20, 1e20, 256.0, 300.0, 1000.0, 30000.0)
 _FEW_PARTS = (0.0, 1.0, 0.5, 2.0, 300.0, 1e-20, 1e20)
 
 

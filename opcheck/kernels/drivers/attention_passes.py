@@ -121,9 +121,7 @@ def _problems(call: KernelCall, keys: int) -> Iterator[tuple[AttentionProblem, s
     names_mask = "has_mask" in call.types
     for mask in ("none", "bool") if names_mask else (call["mask"] or "none",):
         shape = 1, 4, 2, keys
-        yield (
-            problem(dtype_named(call["a"]), shape, sizes, mask=mask, causal=bool(call["causal"])), mask
-        )  # fmt: skip
+        yield (problem(dtype_named(call["a"]), shape, sizes, mask=mask, causal=bool(call["causal"])), mask)
 
 
 def _bind_few_queries(case: AttentionProblem, mask: str) -> dict[str, Any]:
@@ -150,16 +148,14 @@ def _few_queries(call: KernelCall) -> Launches:
             bound["mask_strides"] = (head, key, query, 0)  # the order up to 2.11
         yield Launch(
             bound, (4 * 1024, value.shape[2], 1), {"out": (case.q, value, _slack(case, value))}, group=(1024, 1, 1)
-        )  # fmt: skip
+        )
 
 
 @family(rf"sdpa_vector_2pass_1{_FORM}(?P<causal>_causal)?")
 def _first_pass(call: KernelCall) -> Launches:
     """Call the first pass: the largest score, the sum of exponentials and the values of each block of keys."""
     keys = 300
-    blocks = [
-        [place for place in range(keys) if place // _AT_ONCE % _BLOCKS == block] for block in range(_BLOCKS)
-    ]  # fmt: skip
+    blocks = [[place for place in range(keys) if place // _AT_ONCE % _BLOCKS == block] for block in range(_BLOCKS)]
     for case, mask in _problems(call, keys):
         largest = torch.stack([case.scores[..., block].amax(-1) for block in blocks], -1)
         weights = [

@@ -134,9 +134,7 @@ def _ranges(call: KernelCall, dtype: torch.dtype) -> Launches:
         start, step = 0.0, 0.1875  # a byte represents each of the powers
     last = start + step * (_STEPS - 1)
     value = torch.linspace(start, last, _STEPS, dtype=torch.float64)
-    parameters = {
-        "arange": (start, step), "linspace": (start, step, last), "logspace": (start, step, last, 2.0)
-    }  # fmt: skip
+    parameters = {"arange": (start, step), "linspace": (start, step, last), "logspace": (start, step, last, 2.0)}
     value = 2**value if operation == "logspace" else value
     slack = value.abs() * (8 if operation == "linspace" else 32) * EPS
     value = value.to(torch.complex128) if dtype.is_complex else value
@@ -202,10 +200,7 @@ def _lerp(call: KernelCall, dtype: torch.dtype) -> Launches:
         bound |= {f"{name}_ptr": tensor, f"{name}_strides": strides}
     result = "out_ptr" if "out_ptr" in call.types else "out"
     grid = {"strided_2d": (columns, rows), "strided_3d": (columns, rows, 1)}.get(call["how"], (start.numel(),))
-    yield Launch(
-        bound, grid,
-        {result: (start, value, size.double() * 4 * rounding(dtype))}, group=(1,) * len(grid)
-    )  # fmt: skip
+    yield Launch(bound, grid, {result: (start, value, size.double() * 4 * rounding(dtype))}, group=(1,) * len(grid))
 
 
 # Copies of bytes, sixteen a thread: operations/Copy.mm, operations/Shape.mm
@@ -330,9 +325,7 @@ def _frexp(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for tensor in (mantissa, exponent):
         tensor[flushed] = 0
     operand[flushed] = 0
-    yield Launch(
-        bound, operand.numel(), {"mantissa": (operand, mantissa), "exponent": (operand, exponent.long())}
-    )  # fmt: skip
+    yield Launch(bound, operand.numel(), {"mantissa": (operand, mantissa), "exponent": (operand, exponent.long())})
 
 
 @family(r"glu_(?P<back>backward_)?(?:dense_)?{float}")

@@ -214,9 +214,7 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = widen(operand).index_put(picked, widen(source), accumulate=adds)
     small = dtype in {torch.float16, torch.bfloat16, torch.complex32}
     step = torch.finfo(torch.float16 if dtype == torch.complex32 else dtype).eps if small else EPS
-    terms = (
-        widen(operand).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
-    )  # fmt: skip
+    terms = widen(operand).abs().double().index_put(picked, widen(source).abs().double(), accumulate=True)
     result = operand, value, terms * 4 * step * adds
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(call["how"] == "serial_")
@@ -245,7 +243,7 @@ def _asserts(call: KernelCall) -> Launches:
         message = torch.tensor([*b"not true", 0], dtype=torch.uint8)
         yield Launch(
             {"input": operand, "msg": message}, 1, {"error_buf": _error_count(1 - last)}, derived={"error_buf": _errors}
-        )  # fmt: skip
+        )
 
 
 @family(r"index_fill_(?P<what>set|zero)_mask")

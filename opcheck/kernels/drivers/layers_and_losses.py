@@ -28,7 +28,7 @@ def _bags(call: KernelCall, mode: int, weighted: bool) -> Tensor:  # noqa: FBT00
     strides = dict.fromkeys(
         (f"{name}_strides" for name in ("weight", "output", "max_indices", "weight_grad", "output_grad")),
         (_FEATURES, 1),
-    )  # fmt: skip
+    )
     return call.fit("params", **strides, per_sample_weights_stride=1, per_sample_weights_grad_stride=1,
         num_indices=len(_INDICES), num_bags=len(_BAGS), feature_size=_FEATURES, num_weights=_WEIGHTS, mode=mode,
         padding_idx=-1, use_per_sample_weights=int(weighted))  # fmt: skip
@@ -140,7 +140,7 @@ def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
         result = operand, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype))
         yield call_operator(
             call, "nll_loss2d_backward", result, **shared, grad_output=upstream, total_weight=total, reduction=reduction
-        )  # fmt: skip
+        )
 
 
 @family(r"renorm_{float}")
@@ -148,9 +148,7 @@ def _renorm(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the norms: a factor for each, 1 where the norm is small enough."""
     norms = torch.linspace(0, 9, 37).to(dtype)
     value = torch.where(norms.double() > 2.5, 2.5 / (norms.double() + 1e-7), 1.0)
-    yield Launch(
-        {"norm": norms, "maxnorm": 2.5}, 37, {"factor": (norms, value, 4 * EPS + 2 * rounding(dtype) * value)}
-    )  # fmt: skip
+    yield Launch({"norm": norms, "maxnorm": 2.5}, 37, {"factor": (norms, value, 4 * EPS + 2 * rounding(dtype) * value)})
 
 
 # Distances and CTC: operations/Distance.mm, operations/LossOps.mm
@@ -216,7 +214,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
     batch, longest = targets.shape
     lengths = {
         name: torch.tensor(numbers) for name, numbers in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
-    }  # fmt: skip
+    }
     wide = logs.double().requires_grad_()
     loss = F.ctc_loss(wide, targets, lengths["input"], lengths["target"], _BLANK, reduction="none")
     upstream = torch.tensor([1.0, 2.0, 0.5])
@@ -226,9 +224,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
     for name in ("log_probs", "grad"):
         strides |= {f"{name}_time_stride": batch * _LABELS, f"{name}_batch_stride": _LABELS, f"{name}_token_stride": 1}
     for name in ("log_alpha", "log_alpha_beta"):
-        strides |= {
-            f"{name}_batch_stride": sums, f"{name}_time_stride": alpha.shape[2], f"{name}_target_stride": 1
-        }  # fmt: skip
+        strides |= {f"{name}_batch_stride": sums, f"{name}_time_stride": alpha.shape[2], f"{name}_target_stride": 1}
     params = call.fit("params", BLANK=_BLANK, max_input_length=_TIMES, max_target_length=longest, batch_size=batch,
         num_labels=_LABELS, zero_infinity=0, **strides)  # fmt: skip
     bound = {
@@ -333,7 +329,7 @@ def _rms_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
         result = operand, value, value.abs() * (rounding(dtype) + 16 * EPS)
         yield call_operator(
             call, "_fused_rms_norm", result, input=operand, weight=weight, normalized_shape=(length,), eps=1e-5
-        )  # fmt: skip
+        )
 
 
 @family(

@@ -113,9 +113,7 @@ def _lu_update(call: KernelCall) -> Launches:
     value[:, rows, columns] -= wide[:, rows, inner] @ wide[:, inner, columns]
     window = (rows.start, rows.stop, columns.start, columns.stop)
     inside = (inner.start, inner.stop - inner.start, 0, 0)
-    bound = {
-        "A": _whole(operand), "dims": (m, n), "win": window, "kwin": inside, "params": window, "w": inside
-    }  # fmt: skip
+    bound = {"A": _whole(operand), "dims": (m, n), "win": window, "kwin": inside, "params": window, "w": inside}
     height, width = rows.stop - rows.start, columns.stop - columns.start
     grid = (-(-width // 64) * 128, -(-height // 32), _BATCH)
     group: tuple[int, ...] = (128, 1, 1)
@@ -195,7 +193,7 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     bound["params"] = (start, column, len(places[0]), 0)
     yield Launch(
         bound, (_BATCH * _STREAM, 1, 1), {"A": (operand, value), "pivots": (operand, pivots)}, group=(_STREAM, 1, 1)
-    )  # fmt: skip
+    )
 
 
 def _scratch(largest: list[Tensor], places: list[list[int]], rows: list[Tensor], width: int) -> Tensor:
@@ -215,9 +213,7 @@ def _small_inverse(call: KernelCall) -> Launches:
     size, count = int(call["size"]), 9
     operand = random((count, size, size), torch.float32, 1) + 2 * torch.eye(size)
     value = torch.linalg.inv(operand.double())
-    strides = dict(
-        zip((f"{name}_{kind}stride" for name in "AX" for kind in "brc"), operand.stride() * 2, strict=True)
-    )  # fmt: skip
+    strides = dict(zip((f"{name}_{kind}stride" for name in "AX" for kind in "brc"), operand.stride() * 2, strict=True))
     bound = {
         "A": operand, "info": torch.ones(count, dtype=torch.int32),
         "params": call.struct(call.buffers[-1].name, **strides),
@@ -225,7 +221,7 @@ def _small_inverse(call: KernelCall) -> Launches:
     bound[call.buffers[-1].name] = bound["params"]
     yield Launch(
         bound, count, {"X": (operand, value, value.abs().amax() * 1e-4), "info": (operand, torch.zeros(count))}
-    )  # fmt: skip
+    )
 
 
 @family(r"unpack_pivots_{whole}_{index}")
@@ -358,7 +354,7 @@ def _trailing(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _reflector_params(call: KernelCall, operand: Tensor, tau: Tensor) -> Tensor:
     return call.struct(
         "params", num_batch_dims=1, A_sizes=operand.shape, A_strides=operand.stride(), tau_strides=tau.stride()
-    )  # fmt: skip
+    )
 
 
 @family(r"geqrf_(?:(?P<a>float)|panel_(?P<width>\d+))")

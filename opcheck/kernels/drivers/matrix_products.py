@@ -207,9 +207,7 @@ def _int4(call: KernelCall, dtype: torch.dtype) -> Launches:
     weight = torch.randint(0, 16, (columns, depth), generator=values.generator(1))
     scale, zero = (scales[..., place].double().T.repeat_interleave(group, 1) for place in (0, 1))
     wide = (weight - 8) * scale + zero
-    value, size = (
-        operand.double() @ wide.T, operand.double().abs() @ ((weight + 8) * scale.abs() + zero.abs()).T
-    )  # fmt: skip
+    value, size = (operand.double() @ wide.T, operand.double().abs() @ ((weight + 8) * scale.abs() + zero.abs()).T)
     packed = (weight[:, ::2] | weight[:, 1::2] << 4).to(torch.uint8)
     yield Launch({
         "A": operand, "B": packed, "scales_and_zeros": scales, "sizes": (rows, depth, columns, 0)

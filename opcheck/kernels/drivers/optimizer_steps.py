@@ -25,9 +25,7 @@ _STEPS = 3.0
 
 def _metadata(call: KernelCall, name: str) -> tuple[Tensor, int]:
     """Return which tensor and which part of it each threadgroup has, and their number."""
-    groups = [
-        (place, chunk) for place, extent in enumerate(_EXTENTS) for chunk in range(-(-extent // _CHUNK))
-    ]  # fmt: skip
+    groups = [(place, chunk) for place, extent in enumerate(_EXTENTS) for chunk in range(-(-extent // _CHUNK))]
     memory = call.struct(name, numels=_EXTENTS, threadgroup_to_tensor=[tensor for tensor, _ in groups],
         threadgroup_to_chunk=[chunk for _, chunk in groups])  # fmt: skip
     return memory, len(groups)

@@ -38,9 +38,7 @@ def _philox(seed: int, index: int) -> tuple[int, int, int, int]:
     key = (seed >> 32 & _WORD, seed & _WORD)
     for _ in range(_ROUNDS):
         first, second = _MULTIPLIERS[0] * counter[0], _MULTIPLIERS[1] * counter[2]
-        counter = (
-            second >> 32 ^ counter[1] ^ key[0], second & _WORD, first >> 32 ^ counter[3] ^ key[1], first & _WORD
-        )  # fmt: skip
+        counter = (second >> 32 ^ counter[1] ^ key[0], second & _WORD, first >> 32 ^ counter[3] ^ key[1], first & _WORD)
         key = (key[0] + _WEYL[0] & _WORD, key[1] + _WEYL[1] & _WORD)
     return counter
 
@@ -141,15 +139,13 @@ def _random_integers(_call: KernelCall, dtype: torch.dtype) -> Launches:
     start, extent = (0, 2) if dtype == torch.bool else (3, 100)
     drawn = words[: -(-_COUNT // _EACH)].flatten()
     if dtype.itemsize == torch.int64.itemsize:
-        pairs = [
-            (int(high) << 32 | int(low)) % extent for row in words for high, low in row.reshape(2, 2)
-        ]  # fmt: skip
+        pairs = [(int(high) << 32 | int(low)) % extent for row in words for high, low in row.reshape(2, 2)]
         value = torch.tensor(pairs)
     else:
         value = drawn % extent
     each = 2 if dtype.itemsize == torch.int64.itemsize else _EACH
     bound = _bind(params=(start, extent))
-    yield Launch(bound, -(-_COUNT // each), {"output": (words[:, 0], (value + start)[:_COUNT])}, group=32)  # fmt: skip
+    yield Launch(bound, -(-_COUNT // each), {"output": (words[:, 0], (value + start)[:_COUNT])}, group=32)
 
 
 @family(r"dropout_(?P<way>fwd|bwd)_{any}")
@@ -162,9 +158,7 @@ def _dropout(call: KernelCall, dtype: torch.dtype) -> Launches:
     result, grid = ("output", len(words)) if call["way"] == "fwd" else ("grad_input", _COUNT)
     if call["way"] == "fwd":
         bound["mask"] = ~mask
-    yield Launch(
-        bound, grid, {result: (operand, value, value.abs() * 4 * EPS), "mask": (operand, mask)}, group=32
-    )  # fmt: skip
+    yield Launch(bound, grid, {result: (operand, value, value.abs() * 4 * EPS), "mask": (operand, mask)}, group=32)
 
 
 #: What the samplers with rejection get, the mean of a result and its standard deviation.

@@ -173,7 +173,7 @@ _FORMS = {
     ),
     "outer": _outer_form((32, 32, 1)),
     "outer_small_dim": _outer_form((32, 1, 1)),
-}  # fmt: skip
+}
 #: Of 2.14; later kernels pass their strides in the sizes.
 _FORMS["narrow_strided"] = msgspec.structs.replace(
     _FORMS["narrow"], strides=lambda _batch, width, length: (width, 1, length * width, 0)
@@ -261,9 +261,7 @@ def _scans(call: KernelCall, dtype: torch.dtype) -> Launches:
                 operand[..., 7] = 1.0 if operation != "cumsum" else 0.25
         dim = 1
         scanned = _SCANNED[operation](widen(operand), dim)
-        value, places = (
-            (scanned.values, scanned.indices) if operation in {"cummax", "cummin"} else (scanned, None)
-        )  # fmt: skip
+        value, places = (scanned.values, scanned.indices) if operation in {"cummax", "cummin"} else (scanned, None)
         slack: Tensor | float = 0.0
         if dtype.is_floating_point or dtype.is_complex:
             slack = operand.abs().double().cumsum(dim) * 4 * EPS + value.abs() * length * EPS
@@ -322,9 +320,7 @@ def _block_scans(call: KernelCall, source: torch.dtype) -> Launches:
     width = int(call["width"] or 1)
     rows, each = 2, _each(accumulator)
     # Blocks are whole tiles, but for those of contiguous rows.
-    group, block = {"": (256, 700), "vec": (64, 64 * each), "strided": (width // each * 32, 2 * _TILE_ROWS)}[
-        form
-    ]  # fmt: skip
+    group, block = {"": (256, 700), "vec": (64, 64 * each), "strided": (width // each * 32, 2 * _TILE_ROWS)}[form]
     inner = width if form == "vec" else width - 3 if form else 1
     for length in (block * 2, block * 3 - 5):
         operand = _factors(operation, (rows, length, inner), source)

@@ -20,9 +20,7 @@ def _histogramdd(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with numbers in the middle of their bins, where rounding does not move them to another."""
     count, dims, edges = 203, 2, (5, 9)
     for algorithm in (0, 1, 2):
-        bins = [
-            random((count,), torch.uint8, dimension).long() % edges[dimension] for dimension in range(dims)
-        ]  # fmt: skip
+        bins = [random((count,), torch.uint8, dimension).long() % edges[dimension] for dimension in range(dims)]
         # Beyond the last edge in some dimension: not counted.
         operand = torch.stack([part.double() + 0.5 for part in bins], -1).to(dtype)
         inside = (bins[0] < edges[0] - 1) & (bins[1] < edges[1] - 1)
@@ -101,7 +99,7 @@ def _histograms(digits: Tensor, block: int, bits: int) -> Tensor:
     """Return how often each digit is in each block: (rows, digits, blocks)."""
     counts = [
         torch.stack([torch.bincount(part, minlength=1 << bits) for part in row.split(block)], -1) for row in digits
-    ]  # fmt: skip
+    ]
     return torch.stack(counts)
 
 
@@ -312,9 +310,7 @@ def _median_pick(call: KernelCall, dtype: torch.dtype) -> Launches:
         expected: dict[str, Result] = {"state": (operand, torch.tensor([prefix]))}
         if number == passes - 1:
             expected["out"] = (operand, widen(median)[None], 0.0)
-        yield Launch(
-            bound, 1, expected, derived={"state": lambda bound: bound["state"][:8].view(torch.int64)}
-        )  # fmt: skip
+        yield Launch(bound, 1, expected, derived={"state": lambda bound: bound["state"][:8].view(torch.int64)})
         left &= digits == chosen[number]
 
 

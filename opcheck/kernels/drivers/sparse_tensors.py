@@ -60,9 +60,7 @@ def _bmm(_call: KernelCall, dtype: torch.dtype) -> Launches:
     held = random((batches, _COUNT), dtype, 2)
     dense = random((batches, _INNER, 40), dtype, 3)
     full = torch.stack([_full(p, h, _ROWS, _INNER) for p, h in zip(places, held, strict=True)])
-    starts = [
-        torch.searchsorted(p[0], torch.arange(_ROWS + 1)) + batch * _COUNT for batch, p in enumerate(places)
-    ]  # fmt: skip
+    starts = [torch.searchsorted(p[0], torch.arange(_ROWS + 1)) + batch * _COUNT for batch, p in enumerate(places)]
     value = full @ widen(dense)
     slack = _rounding(full.abs() @ widen(dense).abs(), dtype)
     yield Launch({
@@ -132,9 +130,7 @@ def _unique_places(call: KernelCall) -> Launches:
     operand = _repeat()
     firsts = _firsts(operand)
     positions = firsts.long().cumsum(0) - firsts.long()
-    results = {
-        "mark_segments": {"mask": firsts.long()}, "compute_output_positions_kernel": {"positions": positions}
-    }  # fmt: skip
+    results = {"mark_segments": {"mask": firsts.long()}, "compute_output_positions_kernel": {"positions": positions}}
     counted = {"is_unique": firsts.long(), "count": firsts.sum()[None]}
     expected = results.get(call.name, counted)
     yield Launch({

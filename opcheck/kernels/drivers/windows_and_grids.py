@@ -142,8 +142,7 @@ def _conv1d(call: KernelCall, dtype: torch.dtype) -> Launches:
         bias = random((6,), dtype, 3)
         value, size = _convolve(operand, weight, bias, stride=stride, padding=padding, dilation=dilation)
         flat = (operand[:, :, None], weight[:, :, None], value[:, :, None])
-        params = call.struct("p",
-            **_geometry(*flat, stride=(1, stride), padding=(0, padding), dilation=(1, dilation)))  # fmt: skip
+        params = call.struct("p", **_geometry(*flat, stride=(1, stride), padding=(0, padding), dilation=(1, dilation)))
         grid = (-(-value.shape[-1] // 8), 6, 2)
         if call["layout"] == "nlc":
             value, size = value.transpose(1, 2).contiguous(), size.transpose(1, 2).contiguous()
@@ -159,16 +158,12 @@ def _conv3d(call: KernelCall, dtype: torch.dtype) -> Launches:
     threads = int(call["wm"]) * int(call["wn"]) * 32
     for groups, first in ((1, 0), (2, 1)):
         how = {"stride": (1, 2, 1), "padding": (1, 0, 2), "dilation": (1, 1, 2)}
-        operand, weight = (
-            random((2, 6, 4, 11, 10), dtype, 1), random((10, 6 // groups, 2, 3, 2), dtype, 2)
-        )  # fmt: skip
+        operand, weight = (random((2, 6, 4, 11, 10), dtype, 1), random((10, 6 // groups, 2, 3, 2), dtype, 2))
         bias = random((10,), dtype, 3)
         value, size = _convolve(operand, weight, bias, **how)
         params = call.struct("gP", D=operand.shape[2], outD=value.shape[2], kD=2, sD=1, padD=1, dD=1, out_ncdhw=first,
             **_geometry(operand, weight, value, **how))  # fmt: skip
-        grid = (
-            groups * -(-10 // groups // columns) * threads, -(-value[0, 0, 0].numel() // rows), 2 * value.shape[2]
-        )  # fmt: skip
+        grid = (groups * -(-10 // groups // columns) * threads, -(-value[0, 0, 0].numel() // rows), 2 * value.shape[2])
         if not first:
             value, size = (t.permute(0, 2, 3, 4, 1).contiguous() for t in (value, size))
         yield Launch({
@@ -184,7 +179,7 @@ def _weight_layout(call: KernelCall) -> Launches:
     strides = dict(zip((f"{name}_stride" for name in names), weight.stride(), strict=True))
     params = call.struct(
         "params", output_channels=5, input_channels_per_group=3, kernel_height=4, kernel_width=3, **strides
-    )  # fmt: skip
+    )
     value = weight.permute(2, 3, 4, 1, 0).contiguous()
     # A thread copies a row of the window.
     yield Launch({"source": weight, "params": params}, (5, 3, 8), {"destination": (weight, value)})
@@ -227,9 +222,9 @@ def _im2col(_call: KernelCall, dtype: torch.dtype) -> Launches:
 def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, dilation, padding, stride in _WINDOWS:
         shape = [
-            (extent + 2 * pad - step * (size - 1) - 1) // by + 1 for extent, size, step, pad,
-            by in zip((7, 8), window, dilation, padding, stride, strict=True)
-        ]  # fmt: skip
+            (extent + 2 * pad - step * (size - 1) - 1) // by + 1
+            for extent, size, step, pad, by in zip((7, 8), window, dilation, padding, stride, strict=True)
+        ]
         operand = random((2, 3 * window[0] * window[1], shape[0] * shape[1]), dtype, 1)
         wide = operand.double() if dtype == torch.bool else widen(operand)
         value = F.fold(wide, (7, 8), window, dilation, padding, stride)

@@ -31,10 +31,8 @@ def bind_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     word, dims = metal_type(out), max(out.dim(), 1)
     if out.is_contiguous():
         bound = {"out": out, "fill_val": filler, "numel": out.numel()}
-        return BoundCall((launch(release.first(f"fill_scalar_dense_{word}"), bound, out.numel()),), (out,))  # fmt: skip
-    bound = {
-        "out": out, "fill_val": filler, "sizes": out.shape, "strides": out.stride(), "ndim": dims
-    }  # fmt: skip
+        return BoundCall((launch(release.first(f"fill_scalar_dense_{word}"), bound, out.numel()),), (out,))
+    bound = {"out": out, "fill_val": filler, "sizes": out.shape, "strides": out.stride(), "ndim": dims}
     grid = (out.numel() // out.shape[0], out.shape[0])
     kernel = release.first(f"fill_scalar_strided_{word}")
     return BoundCall((launch(kernel, bound, grid),), (out,))
@@ -76,10 +74,8 @@ def bind_cat(call: HostCall, release: ReleaseKernels) -> BoundCall:
             threads = -(-each.numel() * width // _CHUNK)
             launches.append(launch(release.kernel(whole), bound, threads))
         else:
-            shared = {
-                "ndim": out.dim(), "cat_dim": dim, "output_strides": out.stride(), "output_sizes": out.shape
-            }  # fmt: skip
-            own = {"cat_dim_offset": offset, "input_strides": each.stride(), "input_sizes": each.shape}  # fmt: skip
+            shared = {"ndim": out.dim(), "cat_dim": dim, "output_strides": out.stride(), "output_sizes": out.shape}
+            own = {"cat_dim_offset": offset, "input_strides": each.stride(), "input_sizes": each.shape}
             kernel = release.first(f"cat_int32_t_{metal_type(each)}_{metal_type(out)}")
             bound = {"input": each, "output": out, "shared_params": shared, "input_params": own}
             launches.append(launch(kernel, bound, each.numel()))
@@ -104,9 +100,7 @@ def bind_constant_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
     bound: dict[str, Any] = {"input": source, "output": out, "fill_value": filler}
     if count <= 3 and source.is_contiguous() and out.is_contiguous():
         padded = [_extents(each, count) for each in (source, out)]
-        bound["params"] = {
-            "input_sizes": padded[0], "output_sizes": padded[1], "left_pad": before[:count]
-        }  # fmt: skip
+        bound["params"] = {"input_sizes": padded[0], "output_sizes": padded[1], "left_pad": before[:count]}
         width, height, _ = padded[1]
         grid: tuple[int, ...] = (-(-width // _EACH), height, out.numel() // (width * height))
         kernel = release.first(f"constant_pad_nd_dense_{word}")
@@ -131,7 +125,7 @@ def _extents(tensor: Tensor, count: int) -> list[int]:
 def _strides(tensor: Tensor, count: int) -> list[int]:
     """Return the strides of the padded dimensions, the innermost first, of the channels and of the batch."""
     spatial = [tensor.stride(-1 - place) if place < count else 0 for place in range(3)]
-    return [*spatial, tensor.stride(-1 - count), tensor.stride(0) if tensor.dim() == count + 2 else 0]  # fmt: skip
+    return [*spatial, tensor.stride(-1 - count), tensor.stride(0) if tensor.dim() == count + 2 else 0]
 
 
 def bind_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:

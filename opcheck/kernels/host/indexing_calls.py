@@ -23,7 +23,7 @@ from opcheck.kernels.values import pad_words
 
 #: Indices for each place from which halves are summed in float32 (Indexing.mm, index_add_mps_out).
 _CONTENTION = 16
-_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}  # fmt: skip
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 #: The names of the kernels of reductions by those of the operators' argument.
 _REDUCED = {"sum": "add", "multiply": "prod", "mean": ""}
 
@@ -166,9 +166,7 @@ def _launch_index(
     """Return the launch of dispatch_index_kernel: a thread a place of the iteration, strides in bytes."""
     walk = iterate((output, source, *indexed.indices))
     widths = (output.element_size(), source.element_size(), 8)
-    strides = [
-        tuple(step * width for step in steps) for steps, width in zip(walk.strides, widths, strict=False)
-    ]  # fmt: skip
+    strides = [tuple(step * width for step in steps) for steps, width in zip(walk.strides, widths, strict=False)]
     count = math.prod(walk.sizes)
     bound = {
         "output": output, "input": source,
@@ -227,9 +225,7 @@ def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
     result = out.view(call.outputs[0].shape)
     if not (source.is_contiguous() and index.is_contiguous()):
         kernel = release.first(f"index_select_dim_{_bits(out)}_{metal_type(index)}")
-        bound = {
-            "output": out, "index": index, "input": source, "params": _reduction(dim, index, source, out)
-        }  # fmt: skip
+        bound = {"output": out, "index": index, "input": source, "params": _reduction(dim, index, source, out)}
         return BoundCall((launch(kernel, bound, out.numel()),), (result,))
     row, unit = _inner(source, dim) * out.element_size(), 8
     offset = source.storage_offset() * out.element_size()
@@ -237,9 +233,7 @@ def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
         unit //= 2
     kernel = release.first(f"index_select_dim_dense_{unit * 8}bit_{metal_type(index)}")
     grid = (row // unit, index.numel(), math.prod(source.shape[:dim]))
-    params = {
-        "inner": grid[0], "in_dim_size": source.shape[dim], "out_dim_size": index.numel(), "index_stride": 1
-    }  # fmt: skip
+    params = {"inner": grid[0], "in_dim_size": source.shape[dim], "out_dim_size": index.numel(), "index_stride": 1}
     bound = {"output": out, "index": index, "input": source, "params": params}
     return BoundCall((launch(kernel, bound, grid),), (result,))
 
@@ -359,9 +353,7 @@ def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCal
         "grad_feature_stride": upstream.stride(-1), "outer_ndim": index.dim(), "feature_size": features,
         "padding_idx": call.arguments["padding_idx"], "scale_grad_by_freq": by_frequency,
     }  # fmt: skip
-    bound = {
-        "grad": upstream, "indices": index, "counts": counts, "grad_weight": sums, "params": params
-    }  # fmt: skip
+    bound = {"grad": upstream, "indices": index, "counts": counts, "grad_weight": sums, "params": params}
     steps: list[HostLaunch | HostWork] = [HostWork(sums.zero_), HostWork(counts.zero_)]
     if by_frequency:
         counting = release.first(f"embedding_dense_backward_count_{kind}_32")
@@ -386,4 +378,4 @@ BINDERS: dict[str, Binder] = {
     "index_fill": bind_index_fill,
     "masked_fill": bind_masked_fill,
     "embedding_dense_backward": bind_embedding_backward,
-}  # fmt: skip
+}

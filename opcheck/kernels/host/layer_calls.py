@@ -170,7 +170,7 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
     scales = [
         _scale(small.shape[-1 - at], large.shape[-1 - at], corners=corners, factor=arguments.get(name))
         for at, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     fields = {
         "input_strides": small.stride(), "input_sizes": small.shape, "output_strides": large.stride(),
         "output_sizes": large.shape, "scales": scales, "align_corners": int(corners),
@@ -278,7 +278,7 @@ def bind_flip(call: HostCall, release: ReleaseKernels) -> BoundCall:
 
     Up to three dimensions are the grid's (https://github.com/pytorch/pytorch/pull/193826).
     """
-    source, out = call.arguments["self"], torch.empty(call.outputs[0].shape, dtype=call.outputs[0].dtype)  # fmt: skip
+    source, out = call.arguments["self"], torch.empty(call.outputs[0].shape, dtype=call.outputs[0].dtype)
     flipped = {dim % max(source.dim(), 1) for dim in call.arguments["dims"]}
     if not source.dim() or source.element_size() > 8:
         raise UnboundError("no kernel flips a number, or elements of more than 8 bytes")
@@ -393,4 +393,4 @@ BINDERS: dict[str, Binder] = {
     "flip": bind_flip,
     "_safe_softmax": bind_safe_softmax,
     "_scaled_dot_product_attention_math_for_mps": bind_attention,
-}  # fmt: skip
+}

@@ -107,7 +107,7 @@ _REDUCTIONS: dict[str, tuple[str, _Parameter]] = {
     **{name: (name, lambda call, _count: _correction(call)) for name in ("var", "std")},
     "linalg_vector_norm": ("norm", lambda call, _count: float(call.arguments["ord"])),
     "norm": ("norm", lambda call, _count: 2.0 if call.arguments["p"] is None else float(call.arguments["p"])),
-}  # fmt: skip
+}
 _NORMS = {0.0: "norm_l0", 1.0: "norm_l1", 2.0: "norm_l2", math.inf: "norm_inf", -math.inf: "norm_neginf"}
 
 
@@ -260,4 +260,4 @@ BINDERS: dict[str, Binder] = {
     **dict.fromkeys(("_softmax", "_log_softmax"), bind_softmax),
     **dict.fromkeys(_REDUCTIONS, bind_reduction),
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp", "_cummax_helper", "_cummin_helper"), bind_scan),
-}  # fmt: skip
+}
