@@ -11,37 +11,7 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.kernels import judging
 from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, Sample, extent
-from opcheck.kernels.reference import FUNCTIONS, PARAMETERS
-
-#: Calls of operations whose functor is not called as the function in torch; {} stands for the operands.
-CALLS = {
-    "div_true": "torch.true_divide({})",
-    "div_floor": 'torch.div({}, rounding_mode="floor")',
-    "div_trunc": 'torch.div({}, rounding_mode="trunc")',
-    "sqr": "torch.square({})",
-    "trigamma": "torch.polygamma(1, {})",
-    "polygamma": "torch.polygamma(2, {})",
-    "make_complex": "torch.complex({})",
-    "gelu": "torch.nn.functional.gelu({})",
-    "gelu_tanh": 'torch.nn.functional.gelu({}, approximate="tanh")',
-    "log_sigmoid_forward": "torch.nn.functional.logsigmoid({})",
-    "silu": "torch.nn.functional.silu({})",
-    "mish": "torch.nn.functional.mish({})",
-    "elu": "torch.ops.aten.elu({}, 1.5, 1.25, 0.75)",
-    "softplus": "torch.nn.functional.softplus({}, 2.0, 3.0)",
-    "round_decimals": "torch.round({}, decimals=2)",
-    "pow_scalar": "torch.pow({}, 3)",
-    "add_alpha": "torch.add({}, alpha=2)",
-    "sub_alpha": "torch.sub({}, alpha=2)",
-    "lerp_alpha": "torch.lerp({}, 0.25)",
-    "gelu_tanh_backward": 'torch.ops.aten.gelu_backward({}, approximate="tanh")',
-    **{name: f"torch.{name}({{}})" for name in ("lerp", "log1p", "logaddexp", "logaddexp2")},
-    **{
-        f"{name}_backward": f"torch.ops.aten.{name}_backward({{}})"
-        for name in ("gelu", "mish", "sigmoid", "silu", "tanh")
-    },
-}
-
+from opcheck.kernels.reference import FUNCTIONS, OPERATIONS
 
 _COLUMNS = (
     *("dtype", "simplest input", "result", "in float64", "on the CPU", "kernels"),
@@ -55,10 +25,8 @@ _BEFORE_SENDING = (
 
 def call(operation: str) -> str:
     """Return the Python call of an operation, with {} for its operands; empty if none is known."""
-    if operation in CALLS:
-        return CALLS[operation]
-    if operation in FUNCTIONS or operation in PARAMETERS:
-        return ""
+    if operation in FUNCTIONS or operation in OPERATIONS:
+        return OPERATIONS[operation].call if operation in OPERATIONS else ""
     name = operation.removesuffix("_forward")
     for module in ("torch", "torch.special"):
         if callable(getattr(torch if module == "torch" else torch.special, name, None)):

@@ -7,29 +7,18 @@ with a cast, output float, input half.
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
 from opcheck.common.globs import fits
+from opcheck.data.strict_yaml import read_as
 
+_DTYPES = read_as(Path(__file__).with_name("dtypes.yaml"), tuple[tuple[str, str, int], ...])
 #: A word of a kernel's name -> its dtype; Metal has float2 for complex64.
-WORDS = {
-    "bool": "bool",
-    "uchar": "uint8",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "ushort": "uint16",
-    "uint": "uint32",
-    "ulong": "uint64",
-    "half": "float16",
-    "bfloat": "bfloat16",
-    "float": "float32",
-    "half2": "complex32",
-    "float2": "complex64",
-    **{name: name for name in ("float16", "bfloat16", "float32")},
-}
+WORDS = {**{word: dtype for word, dtype, _ in _DTYPES}, **{name: name for name in ("float16", "bfloat16", "float32")}}
+#: The numbers of the dtypes in c10/core/ScalarType.h.
+SCALAR_TYPES = {"float8_e4m3fn": 24, **{dtype: number for _, dtype, number in _DTYPES}}
 #: Words of a name that begin the description of how the kernel walks through memory.
 _WALKS = ("dense", "strided", "inner")
 #: Words that may follow; `ilp4` is several elements a thread.

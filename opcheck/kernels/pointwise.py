@@ -28,24 +28,7 @@ _WORDS = {
     "float8": torch.float8_e4m3fn, "8bit": torch.int8, "16bit": torch.int16, "32bit": torch.int32,
     "64bit": torch.int64, "int32_t": torch.int32, "int64_t": torch.int64,
 }  # fmt: skip
-#: c10/core/ScalarType.h
-SCALAR_TYPES = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-    torch.float16: 5,
-    torch.float32: 6,
-    torch.complex32: 8,
-    torch.complex64: 9,
-    torch.bool: 11,
-    torch.bfloat16: 15,
-    torch.float8_e4m3fn: 24,
-    torch.uint16: 27,
-    torch.uint32: 28,
-    torch.uint64: 29,
-}
+_SCALAR_TYPES = {getattr(torch, dtype): number for dtype, number in kernel_names.SCALAR_TYPES.items()}
 _OUTPUTS = ("out", "output")
 #: The names of the arguments that are operands.
 OPERANDS = ("input", "other", "other1", "other2", "broadcast", "scalar")
@@ -482,8 +465,8 @@ def bind(
 def _words(operands: list[Tensor], out: Tensor, extents: tuple[int, ...]) -> dict[str, list[int]]:
     """Return the arguments that are a few 32-bit numbers."""
     sizes = [operand.element_size() for operand in operands]
-    types = [SCALAR_TYPES[operand.dtype] for operand in operands]
-    size, kind = out.element_size(), SCALAR_TYPES[out.dtype]
+    types = [_SCALAR_TYPES[operand.dtype] for operand in operands]
+    size, kind = out.element_size(), _SCALAR_TYPES[out.dtype]
     count, dims = math.prod(extents), len(extents)
     return {
         "numel": [count],

@@ -5,54 +5,37 @@ is the operator's name but for the table below.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
+
+from opcheck.data.strict_yaml import read_as
+from opcheck.model.records import Record
 
 Function = Callable[..., Tensor]
 _aten: Any = torch.ops.aten
 
 
-#: Parameters of the functors that have a struct, in the order of its fields.
-PARAMETERS: dict[str, tuple[float | int, ...]] = {
-    "elu": (1.5, 1.25, 0.75),
-    "elu_backward": (1.5, 1.25, 0.75, 0),
-    "leaky_relu": (0.1,),
-    "leaky_relu_backward": (0.1,),
-    "hardshrink": (0.5,),
-    "softshrink": (0.5,),
-    "shrink_backward": (0.5,),
-    "softplus": (2.0, 3.0),
-    "softplus_backward": (2.0, 3.0),
-    "clamp_scalar": (2, 5),
-    "clamp_min_scalar": (2,),
-    "clamp_max_scalar": (3,),
-    "round_decimals": (2,),
-    "polygamma": (2,),
-    "pow_scalar": (3,),
-    "add_alpha": (2,),
-    "sub_alpha": (2,),
-    "lerp_alpha": (0.25,),
-    "addcmul": (2,),
-    "native_dropout_mask_and_scale": (1.25,),
-    "addcdiv": (2,),
-    "nan_to_num": (1.5, 100.0, -100.0),
-    "logit_backward": (0.125,),
-}
+class Operation(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``operations.yaml`` has of an operation; its head explains the fields."""
+
+    call: str = ""
+    parameters: tuple[float | int, ...] = ()
+    whole: tuple[float | int, ...] = ()
+    truth: tuple[float | int, ...] = ()
 
 
-#: Parameters of the functors of integers, and of bool, where those above are fractions.
-_WHOLE = {"lerp_alpha": (3,)}
-_BOOL = {"lerp_alpha": (1,)}
+OPERATIONS = read_as(Path(__file__).with_name("operations.yaml"), dict[str, Operation])
+_UNLISTED = Operation()
 
 
 def parameters(operation: str, dtype: torch.dtype) -> tuple[float | int, ...]:
     """Return what the host passes to a functor in addition to the operands."""
+    listed = OPERATIONS.get(operation, _UNLISTED)
     inexact = dtype.is_floating_point or dtype.is_complex
-    own = PARAMETERS if inexact else _BOOL if dtype == torch.bool else _WHOLE
-    return own.get(operation, PARAMETERS.get(operation, ()))
+    return (not inexact and (listed.truth if dtype == torch.bool else listed.whole)) or listed.parameters
 
 
 def _is_inexact(x: Tensor) -> bool:
@@ -70,16 +53,12 @@ def _real(x: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Function] = {
-    "sqr": torch.square,
-    "trigamma": lambda x: torch.polygamma(1, x),
     "polygamma": lambda x, n: torch.polygamma(int(n), x),
     "copy_identity": lambda x: x,
     "copy_neg": torch.neg,
     "copy_conj": lambda x: torch.conj(x).resolve_conj(),
     "copy_conj_neg": lambda x: torch.neg(torch.conj(x).resolve_conj()),
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "log_sigmoid_forward": F.logsigmoid,
-    "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else _truncate(F.silu, x),
+    "silu": lambda x: x * torch.sigmoid(x) if x.is_complex() else _truncate(torch.nn.functional.silu, x),
     "round_decimals": lambda x, n: torch.round(x, decimals=int(n)),
     "pow_scalar": torch.pow,
     "clamp_scalar": torch.clamp,
@@ -92,15 +71,10 @@ FUNCTIONS: dict[str, Function] = {
     "lerp_alpha": lambda a, b, w: torch.lerp(a, b, w) if _is_inexact(a) else a + (b - a) * w,
     "addcmul": lambda a, b, c, n: torch.addcmul(a, b, c, value=n),
     "addcdiv": lambda a, b, c, n: torch.addcdiv(a, b, c, value=n),
-    "div_true": torch.true_divide,
-    "div_floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
-    "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    "make_complex": torch.complex,
     "where": lambda c, a, b: torch.where(c.bool(), a, b),
     "clamp": torch.clamp,
     "elu_backward": lambda g, x, a, s, i, r: _aten.elu_backward(g, a, s, i, bool(r), x),
     "leaky_relu_backward": lambda x, g, n: _aten.leaky_relu_backward(g, x, n, self_is_result=False),
-    "gelu_tanh_backward": lambda g, x: _aten.gelu_backward(g, x, approximate="tanh"),
     "shrink_backward": _aten.hardshrink_backward,
     "logaddexp": lambda a, b: torch.logaddexp(_real(a), _real(b)),
     "logaddexp2": lambda a, b: torch.logaddexp2(_real(a), _real(b)),
@@ -144,8 +118,12 @@ _USUAL, _LOOSE, _SHORT = 16.0, 512.0, 3.0
 
 def function(operation: str) -> Function | None:
     """Return what an operation computes; None where this table and torch know none of that name."""
+    listed = OPERATIONS.get(operation, _UNLISTED)
     if operation in FUNCTIONS:
         return FUNCTIONS[operation]
+    if listed.call and not listed.parameters:
+        called: Function = eval(f"lambda *x: {listed.call.format('*x')}", {"torch": torch})  # noqa: S307  (our own text)
+        return called
     name = operation.removesuffix("_forward")
     for module in (torch, torch.special, _aten):
         candidate = getattr(module, name, None)

@@ -51,7 +51,7 @@ def result(machine: KernelMachine, release: str, defect: Defect) -> str:
     kernel = machine.kernel(machine.compile_cached(function))
     operands = tuple(torch.tensor([number(text)], dtype=dtype) for text in defect.inputs)
     call = pointwise.PointwiseCall(dtype, operands, torch.arange(1))
-    parameters = reference.PARAMETERS.get(named.operation, ())
+    parameters = reference.parameters(named.operation, dtype)
     return judging.text(pointwise.run(named, kernel, call, parameters)[0])
 
 
