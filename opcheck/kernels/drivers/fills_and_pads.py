@@ -252,9 +252,8 @@ def _repeat_interleave(call: KernelCall) -> Launches:
     dtype = {"int32_t": torch.int32, "int64_t": torch.int64}[call["a"]]
     counts = torch.tensor([2, 0, 5, 1, 0, 3], dtype=dtype)
     value = torch.arange(len(counts)).repeat_interleave(counts)
-    yield Launch({
-        "repeat_ptr": counts.repeat_interleave(2), "cumsum_ptr": counts.cumsum(0), "repeat_stride": 2
-    }, len(counts), {"result_ptr": (counts, value)})  # fmt: skip
+    bound = {"repeat_ptr": counts.repeat_interleave(2), "cumsum_ptr": counts.cumsum(0), "repeat_stride": 2}
+    yield Launch(bound, len(counts), {"result_ptr": (counts, value)})
 
 
 # tril_indices, triu_indices: aten/src/ATen/native/mps/operations/TriangularOps.mm.  What the host passes is what

@@ -128,9 +128,8 @@ def _index_reduce(call: KernelCall, dtype: torch.dtype, index_dtype: torch.dtype
         return
     params = call.struct("params", ndim=2, reduce_dim=1, self_strides=(columns, 1), self_sizes=(rows, columns),
         source_strides=(picked, 1), source_sizes=(rows, picked), index_stride=1)  # fmt: skip
-    yield Launch({
-        "self": pad_words(operand), "index": places, "source": source, "params": params
-    }, source.numel(), {"self": (operand, pad_words(value), pad_words(slack))}, group=32)  # fmt: skip
+    bound = {"self": pad_words(operand), "index": places, "source": source, "params": params}
+    yield Launch(bound, source.numel(), {"self": (operand, pad_words(value), pad_words(slack))}, group=32)
 
 
 @family(r"index_fill_(?:dense|strided)_(?P<mask>from_mask_)?{any}")
@@ -228,9 +227,8 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"index_check_bounds_{whole}")
 def _check_bounds(call: KernelCall) -> Launches:
     for index, wrong in (([0, 3, 8], 0), ([0, 9, -1], 2)):
-        yield Launch({
-            "index": torch.tensor(index, dtype=dtype_named(call["a"])), "index_stride": 1, "dim_size": 9
-        }, len(index), {"error_buf": _error_count(wrong)}, derived={"error_buf": _errors})  # fmt: skip
+        bound = {"index": torch.tensor(index, dtype=dtype_named(call["a"])), "index_stride": 1, "dim_size": 9}
+        yield Launch(bound, len(index), {"error_buf": _error_count(wrong)}, derived={"error_buf": _errors})
 
 
 @family(r"assert_async_(?P<size>[1248])")
@@ -241,9 +239,8 @@ def _asserts(call: KernelCall) -> Launches:
         operand = torch.zeros(size, dtype=torch.uint8)
         operand[-1] = last
         message = torch.tensor([*b"not true", 0], dtype=torch.uint8)
-        yield Launch(
-            {"input": operand, "msg": message}, 1, {"error_buf": _error_count(1 - last)}, derived={"error_buf": _errors}
-        )
+        expected = {"error_buf": _error_count(1 - last)}
+        yield Launch({"input": operand, "msg": message}, 1, expected, derived={"error_buf": _errors})
 
 
 @family(r"index_fill_(?P<what>set|zero)_mask")
@@ -254,9 +251,8 @@ def _index_mask(call: KernelCall) -> Launches:
     grid = len(index)
     if call["what"] == "zero":
         mask, value, grid = ~mask, mask.clone(), len(mask)
-    yield Launch({
-        "mask": mask, "indices": index.repeat_interleave(2), "dim_size": 9, "indices_stride": 2
-    }, grid, {"mask": (value, value.long())})  # fmt: skip
+    bound = {"mask": mask, "indices": index.repeat_interleave(2), "dim_size": 9, "indices_stride": 2}
+    yield Launch(bound, grid, {"mask": (value, value.long())})
 
 
 # nonzero: operations/Indexing.mm.  The second word of a name is the type of the index of an element.
@@ -289,11 +285,10 @@ def _block_offsets(_call: KernelCall) -> Launches:
     """Call with a single threadgroup; each thread has several blocks."""
     for count in (1, 100, 2500):
         operand = random((count,), torch.uint8, count).long()
-        yield Launch({
-            "block_sums": operand.int(), "num_blocks": count
-        }, _BLOCK, {"block_offsets": (operand, operand.cumsum(0) - operand),
-            "total_nonzero": (operand, operand.sum()[None])},
-            group=_BLOCK)  # fmt: skip
+        expected = {
+            "block_offsets": (operand, operand.cumsum(0) - operand), "total_nonzero": (operand, operand.sum()[None]),
+        }  # fmt: skip
+        yield Launch({"block_sums": operand.int(), "num_blocks": count}, _BLOCK, expected, group=_BLOCK)
 
 
 @family(r"scatter_nonzero_indices_{any}_(?:uint|ulong)")

@@ -96,9 +96,8 @@ def _lu_triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
             unitriangular=call["unit"] != "nonunit",
         )  # fmt: skip
         groups = -(-(columns.stop - columns.start) // 128)
-        yield Launch({
-            "A": _whole(operand), "dims": (m, n), "params": (start, columns.start, columns.stop, count)
-        }, (_BATCH * 128, groups), {"A": (operand, value, _SLACK * (1 + value.abs()))}, group=128)  # fmt: skip
+        bound = {"A": _whole(operand), "dims": (m, n), "params": (start, columns.start, columns.stop, count)}
+        yield Launch(bound, (_BATCH * 128, groups), {"A": (operand, value, _SLACK * (1 + value.abs()))}, group=128)
 
 
 @family(r"gemm(?:SimdLU|TiledLU_{wide})")
@@ -127,10 +126,9 @@ def _lu_transpose(call: KernelCall) -> Launches:
     size = 75
     operand = random((_BATCH, size, size), dtype_named(call["a"]), 1)
     tiles = -(-size // 32)
-    yield Launch({
-        "A": _whole(operand), "dims": (size, size)
-    }, (tiles * 32, tiles * 8, _BATCH), {"A": (operand, widen(operand.transpose(1, 2).contiguous()))}, group=(32, 8, 1)
-    )  # fmt: skip
+    bound = {"A": _whole(operand), "dims": (size, size)}
+    expected = {"A": (operand, widen(operand.transpose(1, 2).contiguous()))}
+    yield Launch(bound, (tiles * 32, tiles * 8, _BATCH), expected, group=(32, 8, 1))
 
 
 @family(r"luApplyPivotsRHS_{wide}")
@@ -191,9 +189,8 @@ def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
     pivots[:, start + column] = (start + chosen + 1).int()
     bound["scratch"] = _scratch(largest, places, [torch.zeros(32).to(dtype)] * _BATCH, width)
     bound["params"] = (start, column, len(places[0]), 0)
-    yield Launch(
-        bound, (_BATCH * _STREAM, 1, 1), {"A": (operand, value), "pivots": (operand, pivots)}, group=(_STREAM, 1, 1)
-    )
+    expected = {"A": (operand, value), "pivots": (operand, pivots)}
+    yield Launch(bound, (_BATCH * _STREAM, 1, 1), expected, group=(_STREAM, 1, 1))
 
 
 def _scratch(largest: list[Tensor], places: list[list[int]], rows: list[Tensor], width: int) -> Tensor:
@@ -219,9 +216,8 @@ def _small_inverse(call: KernelCall) -> Launches:
         "params": call.struct(call.buffers[-1].name, **strides),
     }  # fmt: skip
     bound[call.buffers[-1].name] = bound["params"]
-    yield Launch(
-        bound, count, {"X": (operand, value, value.abs().amax() * 1e-4), "info": (operand, torch.zeros(count))}
-    )
+    expected = {"X": (operand, value, value.abs().amax() * 1e-4), "info": (operand, torch.zeros(count))}
+    yield Launch(bound, count, expected)
 
 
 @family(r"unpack_pivots_{whole}_{index}")
@@ -242,9 +238,8 @@ def _permutation(_call: KernelCall) -> Launches:
     rows, count = 9, 6
     pivots = torch.randint(0, rows, (_BATCH, count), generator=torch.Generator().manual_seed(4))
     value = _swap_rows(torch.eye(rows).repeat(_BATCH, 1, 1), pivots, slice(None), backwards=True)
-    yield Launch({
-        "P": torch.eye(rows).repeat(_BATCH, 1, 1), "pivots": pivots.int(), "R": rows, "K": count
-    }, (_BATCH * 32, 1, 1), {"P": (value, value)}, group=(32, 1, 1))  # fmt: skip
+    bound = {"P": torch.eye(rows).repeat(_BATCH, 1, 1), "pivots": pivots.int(), "R": rows, "K": count}
+    yield Launch(bound, (_BATCH * 32, 1, 1), {"P": (value, value)}, group=(32, 1, 1))
 
 
 # Triangular systems of small size
@@ -272,10 +267,9 @@ def _triangular(call: KernelCall) -> Launches:
             b_col_major=by_column, x_col_major=by_column)  # fmt: skip
         # The other kernels have a simdgroup for each column.
         threads, group = (_BATCH * columns * 32, 32) if call["a"] else (_BATCH * 4 * n, 4 * n)
-        yield Launch({
-            "a": operand, "b": right, "A": operand, "B": right, "p": params
-        }, threads, {"X" if call["a"] else "x": (operand, value, 1e-5 if call["a"] else _SLACK)}, group=group,
-            shared={"xs": 4096, "red": 4096})  # fmt: skip
+        bound = {"a": operand, "b": right, "A": operand, "B": right, "p": params}
+        expected = {"X" if call["a"] else "x": (operand, value, 1e-5 if call["a"] else _SLACK)}
+        yield Launch(bound, threads, expected, group=group, shared={"xs": 4096, "red": 4096})
 
 
 # Cholesky: blocks of 32 by threadgroups of 32 by 8, panels of 96.  `L` is stored by columns.

@@ -38,10 +38,9 @@ def _int8(call: KernelCall, dtype: torch.dtype) -> Launches:
     grid, group, shared = (-(-rows // 32) * 128, -(-columns // 64), 1), 128, 12288
     if not call["large"]:
         grid, group, shared = (columns // 8 * 64, rows, 1), 64, 64
-    yield Launch({
-        "A": operand, "B": weight, "scalesAndZeros": scales, "sizes": (rows, depth, columns, 0)
-    }, grid, {"outputData": (operand, value, slack)}, group=(group, 1, 1),
-        shared={"shared_memory": shared})  # fmt: skip
+    bound = {"A": operand, "B": weight, "scalesAndZeros": scales, "sizes": (rows, depth, columns, 0)}
+    expected = {"outputData": (operand, value, slack)}
+    yield Launch(bound, grid, expected, group=(group, 1, 1), shared={"shared_memory": shared})
 
 
 #: The side of the tiles that a threadgroup multiplies (LinearAlgebra.metal, TILE_DIM).
@@ -79,10 +78,8 @@ def _matmul(call: KernelCall, dtype: torch.dtype) -> Launches:
         }  # fmt: skip
         if call["op"] == "addmm":
             bound["alpha_beta"] = _scales(call, dtype, 2, 3)
-        yield Launch(
-            bound, (_rounded_up(n, _TILE), _rounded_up(m, _TILE)),
-            {"outputData": (left, value, summed_slack(size, value, result))}, group=(_TILE, _TILE)
-        )  # fmt: skip
+        expected = {"outputData": (left, value, summed_slack(size, value, result))}
+        yield Launch(bound, (_rounded_up(n, _TILE), _rounded_up(m, _TILE)), expected, group=(_TILE, _TILE))
 
 
 @family(r"naive_(?P<op>bmm|addbmm|baddbmm)_{any}")
@@ -188,10 +185,9 @@ def _grouped_product(call: KernelCall, dtype: torch.dtype) -> Launches:
     params = call.struct("params", m=m, n=n, k=k, groups=groups, a_stride_m=left.stride(0), a_stride_k=1,
         b_stride_k=right.stride(-2), b_stride_n=right.stride(-1), out_stride_m=n, out_stride_n=1,
         batch_stride=batched.stride(0))  # fmt: skip
-    yield Launch({
-        "mat_a": left, "mat_b": right, "offsets": torch.tensor(ends, dtype=torch.int32), "params": params
-    }, (grid[0] * simdgroups * 32, *grid[1:]), {"output": (left, value, summed_slack(size, value, dtype))},
-        group=(simdgroups * 32, 1, 1))  # fmt: skip
+    bound = {"mat_a": left, "mat_b": right, "offsets": torch.tensor(ends, dtype=torch.int32), "params": params}
+    expected = {"output": (left, value, summed_slack(size, value, dtype))}
+    yield Launch(bound, (grid[0] * simdgroups * 32, *grid[1:]), expected, group=(simdgroups * 32, 1, 1))
 
 
 # Packed integers: Quantized.mm

@@ -103,9 +103,8 @@ def _unscale(call: KernelCall, dtype: torch.dtype) -> Launches:
         values = [tensor.double() * 0.25 for tensor in tensors]
         overflow = torch.tensor([float(bad)], dtype=torch.float64)
         if call["single"]:
-            yield Launch({
-                "data": tensors[0], "foundInf": 0.0, "invScale": 0.25
-            }, _EXTENTS[0], {"data": (values[0], values[0]), "foundInf": (overflow, overflow)}, group=32)  # fmt: skip
+            expected = {"data": (values[0], values[0]), "foundInf": (overflow, overflow)}
+            yield Launch({"data": tensors[0], "foundInf": 0.0, "invScale": 0.25}, _EXTENTS[0], expected, group=32)
             continue
         metadata, groups = _metadata(call, "metadata")
         yield Launch(

@@ -187,9 +187,8 @@ def _gradient(call: KernelCall, dtype: torch.dtype) -> Launches:
     function = getattr(torch.ops.aten, f"_{call['op']}_grad")
     value = function(*(operand.double() for operand in operands))
     slack = value.abs() * (1e-3 + (64 if call["op"] == "dirichlet" else 4) * torch.finfo(dtype).eps)
-    yield Launch({
-        "self_data": alpha, "output_data": sample, "x_data": share, "alpha_data": alpha, "total_data": total
-    }, 97, {"output": (alpha, value, slack)})  # fmt: skip
+    bound = {"self_data": alpha, "output_data": sample, "x_data": share, "alpha_data": alpha, "total_data": total}
+    yield Launch(bound, 97, {"output": (alpha, value, slack)})
 
 
 @family(r"standard_dirichlet_{float}")

@@ -107,9 +107,8 @@ def _reductions(call: KernelCall) -> Launches:
             input_sizes=(rows, length), input_strides=(length, 1),
             output_sizes=(rows, 1), output_strides=(1, 1))  # fmt: skip
         group = min(1024, -(-length // 32) * 32)
-        yield Launch({
-            "input": memory, "output": result["out"], "params": params
-        }, rows * group, result["expected"], group=group, derived=result["derived"])  # fmt: skip
+        bound = {"input": memory, "output": result["out"], "params": params}
+        yield Launch(bound, rows * group, result["expected"], group=group, derived=result["derived"])
 
 
 class _Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,9 +352,8 @@ def _block_sums(call: KernelCall) -> Launches:
     for blocks in (1, 7, 300, 700):
         operand = _factors(operation, (3, blocks), accumulator)
         value, slack = _accumulate(operation, operand, 1)
-        yield Launch({
-            "block_sums": operand.clone(), "num_blocks": blocks
-        }, (256, 3, 1), {"block_sums": (operand, value, slack)}, group=(256, 1, 1))  # fmt: skip
+        expected = {"block_sums": (operand, value, slack)}
+        yield Launch({"block_sums": operand.clone(), "num_blocks": blocks}, (256, 3, 1), expected, group=(256, 1, 1))
 
 
 @family(r"(?P<op>cumsum|cumprod)_(?:contig_decoupled|strided_decoupled_(?P<width>\d+)_(?P<each>\d+))_{word}")
@@ -386,9 +384,8 @@ def _short_scans(call: KernelCall, source: torch.dtype) -> Launches:
         operand = _factors(call["op"], (rows, length), source)
         value, slack = _accumulate(call["op"], operand, 1)
         each = 2048 // length
-        yield Launch({
-            "in": operand, "axis_size": length, "n_scans": rows, "rows_per_tg": each
-        }, (256 * -(-rows // each), 1, 1), {"out": (operand, value, slack)}, group=(256, 1, 1))  # fmt: skip
+        bound = {"in": operand, "axis_size": length, "n_scans": rows, "rows_per_tg": each}
+        yield Launch(bound, (256 * -(-rows // each), 1, 1), {"out": (operand, value, slack)}, group=(256, 1, 1))
 
 
 @family(r"(?P<op>cumsum|cumprod)_innermost_transposed_{word}(?:_(?P<b>long))?")
@@ -402,6 +399,5 @@ def _transposed_scans(call: KernelCall, source: torch.dtype) -> Launches:
         value, slack = _accumulate(call["op"], operand, 0)
         if isinstance(slack, Tensor):
             slack = slack.T.contiguous()
-        yield Launch({
-            "in": operand, "axis_size": length, "n_cols": columns, "stride_blocks": 2
-        }, (group, 2, 1), {"out": (operand, value.T.contiguous(), slack)}, group=(group, 1, 1))  # fmt: skip
+        bound = {"in": operand, "axis_size": length, "n_cols": columns, "stride_blocks": 2}
+        yield Launch(bound, (group, 2, 1), {"out": (operand, value.T.contiguous(), slack)}, group=(group, 1, 1))

@@ -119,9 +119,8 @@ def _radix_counts(call: KernelCall, dtype: torch.dtype) -> Launches:
         counts = _histograms(_digits(operand, bits, shift, down=down), block, bits)
         value = _count_before(counts) if call["scan"] else counts
         grid = threads if call["scan"] else threads * counts.shape[-1]
-        yield Launch({
-            "input": operand, "desc": down, "dims": (operand.shape[1], counts.shape[-1], shift, 0)
-        }, (grid, 2, 1), {"histograms": (operand, value)}, group=(threads, 1, 1))  # fmt: skip
+        bound = {"input": operand, "desc": down, "dims": (operand.shape[1], counts.shape[-1], shift, 0)}
+        yield Launch(bound, (grid, 2, 1), {"histograms": (operand, value)}, group=(threads, 1, 1))
 
 
 @family(r"radix_scan")
@@ -129,9 +128,8 @@ def _radix_scan(_call: KernelCall) -> Launches:
     for entries in (16, 700, 5000):
         operand = random((2, entries), torch.uint8, entries).int()
         value = _count_before(operand[..., None].long())[..., 0]
-        yield Launch({
-            "histograms": operand.clone(), "n_entries": entries
-        }, (1024, 2, 1), {"histograms": (operand, value)}, group=(1024, 1, 1))  # fmt: skip
+        expected = {"histograms": (operand, value)}
+        yield Launch({"histograms": operand.clone(), "n_entries": entries}, (1024, 2, 1), expected, group=(1024, 1, 1))
 
 
 @family(rf"radix_scatter_(?P<fused>fused_)?(?P<final>final_)?(?P<topk>topk_)?{_RADIX}(?:_u16)?")

@@ -146,9 +146,8 @@ def _pools(_call: KernelCall) -> Launches:
     operand = _repeat()
     scan = _firsts(operand).long().cumsum(0)
     counts = torch.bincount(scan - 1)
-    yield Launch({
-        "scan": scan.int(), "total_elements": _COUNT
-    }, len(counts), {"offsets": (operand, counts.cumsum(0) - counts), "counts": (operand, counts)})  # fmt: skip
+    expected = {"offsets": (operand, counts.cumsum(0) - counts), "counts": (operand, counts)}
+    yield Launch({"scan": scan.int(), "total_elements": _COUNT}, len(counts), expected)
 
 
 @family(r"kogge_stone_step|shift_right_kernel")

@@ -40,9 +40,8 @@ def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
         expected: dict[str, Any] = {"output": (operand, value, float(wide.abs().amax()) * 9 * EPS)}
         if largest and dtype.is_floating_point:
             expected["indices"] = (operand, places, 0.0)
-        yield Launch({
-            "input": operand, "params": params, "indices": fill_untouched(value.shape, torch.int64)
-        }, value.numel(), expected, group=32)  # fmt: skip
+        bound = {"input": operand, "params": params, "indices": fill_untouched(value.shape, torch.int64)}
+        yield Launch(bound, value.numel(), expected, group=32)
 
 
 _MODES = {
@@ -128,10 +127,9 @@ def _conv2d(call: KernelCall, dtype: torch.dtype) -> Launches:
         bias = random((6,), dtype, 3)
         value, size = _convolve(operand, weight, bias, **how)
         params = call.struct("p", **_geometry(operand, weight, value, **how))
-        yield Launch({
-            "input": operand, "weight": weight, "bias": bias, "p": params
-        }, value[..., 0].numel() * -(-value.shape[-1] // per),
-            {"output": (operand, value, summed_slack(size, value, dtype))}, group=32)  # fmt: skip
+        bound = {"input": operand, "weight": weight, "bias": bias, "p": params}
+        expected = {"output": (operand, value, summed_slack(size, value, dtype))}
+        yield Launch(bound, value[..., 0].numel() * -(-value.shape[-1] // per), expected, group=32)
 
 
 @family(r"conv1d_depthwise_(?P<layout>ncl|nlc)_{float}")
@@ -146,9 +144,8 @@ def _conv1d(call: KernelCall, dtype: torch.dtype) -> Launches:
         grid = (-(-value.shape[-1] // 8), 6, 2)
         if call["layout"] == "nlc":
             value, size = value.transpose(1, 2).contiguous(), size.transpose(1, 2).contiguous()
-        yield Launch({
-            "input": operand, "weight": weight, "bias": bias, "p": params
-        }, grid, {"output": (operand, value, summed_slack(size, value, dtype))})  # fmt: skip
+        expected = {"output": (operand, value, summed_slack(size, value, dtype))}
+        yield Launch({"input": operand, "weight": weight, "bias": bias, "p": params}, grid, expected)
 
 
 @family(r"conv3d_simd(?P<long>_long)?_{float}_(?P<bm>\d+)_(?P<bn>\d+)_(?P<wm>\d+)_(?P<wn>\d+)")
@@ -288,9 +285,8 @@ def _unpooling(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = value.scatter(2, places.flatten(2), widen(operand).flatten(2)).reshape(2, 3, 7, 8)
     params = call.struct("params", dims=4, pooling_dims=2, input_sizes=operand.shape, input_strides=operand.stride(),
         output_sizes=value.shape, output_strides=value.stride(), indices_strides=places.stride())  # fmt: skip
-    yield Launch({
-        "output": torch.zeros(value.shape, dtype=dtype), "input": operand, "indices": places, "params": params
-    }, operand.numel(), {"output": (operand, value)}, group=32)  # fmt: skip
+    bound = {"output": torch.zeros(value.shape, dtype=dtype), "input": operand, "indices": places, "params": params}
+    yield Launch(bound, operand.numel(), {"output": (operand, value)}, group=32)
 
 
 #: Images and grids, without batch and channels, by the number of dimensions.
@@ -332,9 +328,8 @@ def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
         value = F.grid_sample(operand.double(), grid.double(), mode, call["pad"], align_corners=corners)
         params = call.struct("params", **_params(operand, grid, value, corners=corners))
         threads = value.numel() // (value.shape[1] if dims == 2 else 1)
-        yield Launch({
-            "input": operand, "grid": grid, "params": params
-        }, threads, {"output": (operand, value, _slack(value, dtype))}, group=32)  # fmt: skip
+        expected = {"output": (operand, value, _slack(value, dtype))}
+        yield Launch({"input": operand, "grid": grid, "params": params}, threads, expected, group=32)
 
 
 @family(
