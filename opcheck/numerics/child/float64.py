@@ -17,13 +17,8 @@ aten = torch.ops.aten
 
 #: The dtypes of floating and complex numbers, and what their numbers are in float64.
 WIDE = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.float64: torch.float64,
-    torch.complex32: torch.complex128,
-    torch.complex64: torch.complex128,
-    torch.complex128: torch.complex128,
+    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), torch.float64),
+    **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), torch.complex128),
 }
 
 #: Operators whose results have no values yet: memory that another call writes to.

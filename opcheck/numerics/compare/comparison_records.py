@@ -15,13 +15,10 @@ SCHEMA = "opcheck-compare/2"
 #: it is relative, so that small gradients are judged, too.  In 16 bits it is as the first: terms
 #: that cancel are rounded separately.
 TOLERANCES = {
-    "float16": (1e-3, 1e-3),
+    **dict.fromkeys(("float16", "complex32"), (1e-3, 1e-3)),
     "bfloat16": (1.6e-2, 1.6e-2),
-    "float32": (1.3e-6, 1e-5),
-    "float64": (1e-7, 1e-7),
-    "complex32": (1e-3, 1e-3),
-    "complex64": (1.3e-6, 1e-5),
-    "complex128": (1e-7, 1e-7),
+    **dict.fromkeys(("float32", "complex64"), (1.3e-6, 1e-5)),
+    **dict.fromkeys(("float64", "complex128"), (1e-7, 1e-7)),
 }
 #: A result is wrong where it is farther from float64 than so many tolerances, and than so many
 #: times what the CPU loses in the same dtype; less is the order of summation (of PyTorch's operator
@@ -106,19 +103,14 @@ class Reproducer(Record, frozen=True, kw_only=True):
     """The first wrong call as a program of its own."""
 
     path: str = ""
-    #: a value of REPRODUCED
+    #: one of the texts below
     state: str
     detail: str = ""
 
 
 #: What a reproducer that was run came to.
-SHOWS, SHOWS_NOT, FAILS, NOT_WRITTEN = (
-    "shows the difference",
-    "does not show it alone",
-    "could not be run",
-    "was not written",
-)
-REPRODUCED = (SHOWS, SHOWS_NOT, FAILS, NOT_WRITTEN)
+SHOWS, SHOWS_NOT, FAILS = "shows the difference", "does not show it alone", "could not be run"
+NOT_WRITTEN = "was not written"
 
 
 class DeviceComparison(Record, frozen=True, kw_only=True):

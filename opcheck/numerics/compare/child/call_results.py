@@ -27,15 +27,6 @@ class _Worst:
     inputs: tuple[str, ...] = ()
 
 
-class _OperatorCounts:
-    """All calls of one operator."""
-
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self.error = 0.0
-
-
 class CompareTally:
     """The outcomes of all calls."""
 
@@ -46,20 +37,22 @@ class CompareTally:
         self.first: ComparedCall | None = None
         self._sites = sites
         self._wrong: LineTally[_Worst] = LineTally(_Worst)
-        self._operators: dict[str, _OperatorCounts] = {}
+        #: by operator: the outcomes, the reasons, and the largest error of a call that is not wrong
+        self._by_op: dict[str, tuple[Counter[str], Counter[str]]] = {}
+        self._errors: dict[str, float] = {}
 
     def add(self, judged: ComparedCall) -> None:
         """Count one call, while it is being made."""
         index, self.calls = self.calls, self.calls + 1
         self.outcomes[judged.outcome] += 1
-        operator = self._operators.setdefault(judged.op, _OperatorCounts())
-        operator.outcomes[judged.outcome] += 1
+        outcomes, reasons = self._by_op.setdefault(judged.op, (Counter(), Counter()))
+        outcomes[judged.outcome] += 1
         # For each call: this also notes which node of backward belongs to the line.
         here = self._sites.here()
         if judged.reason:
-            operator.reasons[judged.reason] += 1
+            reasons[judged.reason] += 1
         elif judged.outcome != "wrong":
-            operator.error = max(operator.error, judged.worst.error)
+            self._errors[judged.op] = max(self._errors.get(judged.op, 0.0), judged.worst.error)
         else:
             self.first = self.first or judged
             worst = self._wrong.add(judged.op, here, index, judged.worst.kind).value
@@ -74,32 +67,27 @@ class CompareTally:
             judged = row.value.judged
             assert judged is not None
             assert judged.dtype is not None
-            measured = judged.worst
             yield Wrong(
                 op=row.key.op,
-                kind=measured.kind,
                 place=row.place,
                 first=row.first,
                 output=judged.output,
                 dtype=dtype_name(judged.dtype),
-                element=measured.element,
-                found=measured.found,
-                exact=measured.exact,
-                error=finite_digits(measured.error),
                 error_cpu=None if judged.cpu is None else finite_digits(judged.cpu),
                 inputs=row.value.inputs,
+                **{**judged.worst._asdict(), "error": finite_digits(judged.worst.error)},
             )
 
     def operators(self) -> Iterator[ComparedOperator]:
         """Return the operators in the order of their names."""
-        for op, operator in sorted(self._operators.items()):
-            compared = operator.outcomes["agrees"] + operator.outcomes["loose"]
+        for op, (outcomes, reasons) in sorted(self._by_op.items()):
+            error = self._errors.get(op)
             yield ComparedOperator(
                 op=op,
-                calls=operator.outcomes.total(),
-                outcomes=dict(operator.outcomes),
-                error=finite_digits(operator.error) if compared else None,
-                reasons=dict(operator.reasons),
+                calls=outcomes.total(),
+                outcomes=dict(outcomes),
+                error=None if error is None else finite_digits(error),
+                reasons=dict(reasons),
             )
 
 

@@ -107,14 +107,10 @@ def _log_sigmoid_backward(given: Given) -> tuple[torch.Tensor]:
     return (given["grad_output"] * torch.sigmoid(-given["self"]),)
 
 
+_FUSED = tuple(f"aten::_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn"))
 FORMULAS: dict[str, Callable[[Given], Any]] = {
-    "aten::_scaled_dot_product_flash_attention": _attention,
-    "aten::_scaled_dot_product_efficient_attention": _attention,
-    "aten::_scaled_dot_product_cudnn_attention": _attention,
-    "aten::_scaled_dot_product_attention_math_for_mps": _attention,
-    "aten::_scaled_dot_product_flash_attention_backward": _attention_backward,
-    "aten::_scaled_dot_product_efficient_attention_backward": _attention_backward,
-    "aten::_scaled_dot_product_cudnn_attention_backward": _attention_backward,
+    **dict.fromkeys((*_FUSED, "aten::_scaled_dot_product_attention_math_for_mps"), _attention),
+    **dict.fromkeys((f"{name}_backward" for name in _FUSED), _attention_backward),
     "aten::_mps_convolution": _convolution,
     "aten::mps_convolution_backward": _convolution_backward,
     "aten::linear_backward": _linear_backward,

@@ -20,27 +20,18 @@ _POOLS |= {aten.adaptive_max_pool2d: 2, aten.adaptive_max_pool3d: 3}
 #: The results that are determined: of a decomposition, a sign, a phase or an order is free; of others, what comes after
 #: is the kernel's own.
 DETERMINED = {
+    **dict.fromkeys(
+        (aten._linalg_eigh, aten._linalg_solve_ex, aten._linalg_det, aten._embedding_bag,
+         aten._embedding_bag_forward_only, aten._ctc_loss, aten._cudnn_ctc_loss, aten.cudnn_batch_norm,
+         aten._batch_norm_with_update), (0,)),
     aten._linalg_svd: (1,),
-    aten._linalg_eigh: (0,),
-    aten.linalg_eig: (),
-    aten._linalg_eigvals: (),
-    aten.linalg_eigvals: (),
-    aten.linalg_qr: (),
-    aten.geqrf: (),
-    aten._linalg_solve_ex: (0,),
-    aten._linalg_det: (0,),
     aten._linalg_slogdet: (0, 1),
-    aten.mode: (),
-    # Its rank is decided by the dtype's own precision; and torch 2.11 gives other complex numbers
-    # below a dispatch mode.
-    aten.linalg_pinv: (),
-    aten._embedding_bag: (0,),
-    aten._embedding_bag_forward_only: (0,),
-    aten._ctc_loss: (0,),
-    aten._cudnn_ctc_loss: (0,),
-    aten.cudnn_batch_norm: (0,),
-    aten._batch_norm_with_update: (0,),
-}
+    # The rank of a pinv is decided by the dtype's own precision; and torch 2.11 gives other complex numbers below a
+    # dispatch mode.
+    **dict.fromkeys(
+        (aten.linalg_eig, aten._linalg_eigvals, aten.linalg_eigvals, aten.linalg_qr, aten.geqrf, aten.mode,
+         aten.linalg_pinv), ()),
+}  # fmt: skip
 
 
 def determined_results(func: Any, count: int) -> Sequence[int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from opcheck.common import documents
@@ -73,13 +74,7 @@ def _script(judged: ComparedCall, machine: Machine, tensors: dict[str, torch.Ten
         call=f"{func.namespace}.{dispatch.packet_name_of(func)}.{dispatch.overload_name_of(func)}",
         written=", ".join(_written_arguments(judged)),
         reference=_reference(judged, tensors),
-        device=machine.device,
-        device_name=machine.device_name,
-        os=machine.os,
-        os_version=machine.os_version,
-        arch=machine.arch,
-        torch=machine.torch,
-        commit=machine.commit[:12],
+        **msgspec.structs.asdict(msgspec.structs.replace(machine, commit=machine.commit[:12])),
         relative=relative,
         targets_of=targets_of,
         times=allowed if math.isfinite(allowed) else 1.0,
@@ -115,11 +110,10 @@ def _written_arguments(judged: ComparedCall) -> Iterator[str]:
     """Yield the arguments that the operator writes to, as the script names them."""
     func, args, kwargs = judged.call
     for position, argument in enumerate(dispatch.schema_of(func).arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        if position < len(args) and not argument.kwarg_only:
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        if is_written and position < len(args) and not argument.kwarg_only:
             yield f"args[{position}]"
-        elif argument.name in kwargs:
+        elif is_written and argument.name in kwargs:
             yield f"kwargs[{argument.name!r}]"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
+from torch.utils.hooks import RemovableHandle
 
 from opcheck.capture.child.build import OnMps
 from opcheck.capture.child.run import leave_uncompiled
@@ -70,14 +71,9 @@ class _Modules:
         self._shadows = shadows
         self._entries: dict[str, _ModuleErrors] = {}
 
-    @contextlib.contextmanager
-    def watch_calls(self) -> Iterator[None]:
-        """Look at every call of a module, for the length of the block."""
-        handle = register_module_forward_hook(self._note_call, with_kwargs=True)
-        try:
-            yield
-        finally:
-            handle.remove()
+    def watch_calls(self) -> RemovableHandle:
+        """Look at every call of a module, for the length of a block with the handle."""
+        return register_module_forward_hook(self._note_call, with_kwargs=True)
 
     def records(self, tally: PrecisionTally) -> Iterator[PrecisionModule]:
         """Yield the modules in the order of their first results."""
@@ -147,10 +143,10 @@ class _PrecisionRun:
     def _run_model(self, args: Any, kwargs: Any, title: str) -> tuple[str, ...]:
         """Run the model; why the run broke off, if it did."""
         try:
-            with _plain_kernels(), self.modules.watch_calls():
+            # oneDNN computes a whole LSTM in one call, and not in float64.
+            with torch.backends.mkldnn.flags(enabled=False), self.modules.watch_calls():
                 mode = ShadowMode(self.shadows, self.run.sites, self.tally)
-                train = self.train
-                self.run(self.model, args, kwargs, mode, train=train, grad=train)
+                self.run(self.model, args, kwargs, mode, train=self.train, grad=self.train)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - user code: anything, SystemExit included
@@ -214,13 +210,6 @@ class _PrecisionRun:
         if self.tally.missed:
             names = ", ".join(sorted(self.tally.missed))
             yield f"not followed in float64, taken as exact from there: {names}"
-
-
-@contextlib.contextmanager
-def _plain_kernels() -> Iterator[None]:
-    """Disable oneDNN, which computes a whole LSTM in one call, and not in float64."""
-    with torch.backends.mkldnn.flags(enabled=False):
-        yield
 
 
 def _errors(output: Any, shadows: Shadows) -> Iterator[tuple[str, RelativeError]]:

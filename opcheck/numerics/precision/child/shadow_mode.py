@@ -1,5 +1,6 @@
 """Runs each call of a program, and follows the numbers that a float64 run would have."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -121,29 +122,22 @@ def is_followed(value: Any) -> bool:
 # ``at::acc_type<scalar_t, false>``, which is double for float (aten/src/ATen/AccumulateType.h).
 
 
-def _cumsum(self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Sum the elements one after the other in the tensor's own dtype."""
-    return _one_by_one(np.add.accumulate, self, dim, dtype)
-
-
-def _cumprod(self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
-    return _one_by_one(np.multiply.accumulate, self, dim, dtype)
-
-
-def _one_by_one(
-    accumulate: Callable[..., Any], self: torch.Tensor, dim: int, dtype: torch.dtype | None
-) -> torch.Tensor:
+def _one_by_one(operation: np.ufunc, self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Accumulate the elements one after the other in the tensor's own dtype."""
     wanted = self.detach().to(dtype or self.dtype)
     # Kernels for 16 bits keep float32 while they sum.
     values = wanted.to(torch.float32) if wanted.dtype.itemsize < 4 else wanted
     if not values.dim():
         return wanted.clone()
-    summed = accumulate(values.numpy(), axis=dim, dtype=values.numpy().dtype)
+    summed = operation.accumulate(values.numpy(), axis=dim, dtype=values.numpy().dtype)
     return torch.from_numpy(np.ascontiguousarray(summed)).to(wanted.dtype)
 
 
 #: What is run instead.
-WITHOUT_DOUBLE: dict[Any, Callable[..., torch.Tensor]] = {aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod}
+WITHOUT_DOUBLE: dict[Any, Callable[..., torch.Tensor]] = {
+    aten.cumsum.default: functools.partial(_one_by_one, np.add),
+    aten.cumprod.default: functools.partial(_one_by_one, np.multiply),
+}
 
 NOTE = (
     "cumsum and cumprod were summed one after the other in this dtype (float32 for 16 bits): the CPU's own kernel "
