@@ -1,10 +1,9 @@
 """Calls the kernels of reductions and scans: ReduceOps.mm, ScanKernel.mm."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -111,72 +110,29 @@ def _reductions(call: KernelCall) -> Launches:
         yield Launch(bound, rows * group, result["expected"], group=group, derived=result["derived"])
 
 
-class _Form(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to launch the reductions; the kernels' code defines each number."""
-
-    #: The extents of the reduced dimension that the form takes.
-    lengths: tuple[int, ...]
-    #: Whether the reduced dimension is the last in memory.
-    last: bool = True
-    #: Sizes, strides, grid and threadgroup, by (batch, width, length) of the results and the reduction.
-    sizes: Callable[[int, int, int], tuple[int, ...]]
-    strides: Callable[[int, int, int], tuple[int, ...]] = lambda *_: ()
-    threads: Callable[[int, int], tuple[int, ...]]
-    group: tuple[int, ...]
-
-
-def _outer_form(group: tuple[int, ...]) -> _Form:
-    """Return the form of a reduction over an outer dimension: 32 columns a threadgroup."""
-    return _Form(
-        lengths=(1, 7, 33, 100), last=False, sizes=lambda _batch, width, length: (length, width, 1, 0),
-        strides=lambda _batch, width, length: (width, 1, length * width, 0), threads=lambda batch,
-        width: (-(-width // 32) * 32, group[1], batch), group=group
-    )  # fmt: skip
+def _arrange(form: str, batch: int, width: int, length: int) -> tuple[tuple[int, ...], Sequence[int], Sequence[int]]:
+    """Return the sizes, the grid and the threadgroup of a form, by the extents of the results and the reduction."""
+    rows, outer = batch * width, (length, width, 1, 0)
+    if form == "flat":
+        return (rows * length, length), (rows * 256,), (256,)
+    if form == "flat_strided":  # one threadgroup reduces all rows
+        return (1, length, 1, 0), (256,), (256,)
+    if form == "innermost":
+        # A simdgroup a row (2.15.0).  Sums read two of the sizes; argmax also the parts and elements of a row.
+        return (rows, length, 1, length), (rows * 32,), (32,)
+    if form == "innermost_chunk":  # eight lanes a row, so that a simdgroup has four rows
+        return (rows, length, 8, 1), (-(-rows // 4) * 32,), (32,)
+    if form.startswith("narrow"):
+        return outer, (256, 1, batch), (256, 1, 1)
+    lanes = 32 if form == "outer" else 1
+    return outer, (-(-width // 32) * 32, lanes, batch), (32, lanes, 1)  # 32 columns a threadgroup
 
 
-_FORMS = {
-    "flat": _Form(
-        lengths=(4, 128, 1028),
-        sizes=lambda batch, width, length: (batch * width * length, length),
-        threads=lambda batch, width: (batch * width * 256,),
-        group=(256,),
-    ),
-    # One threadgroup reduces all rows.
-    "flat_strided": _Form(
-        lengths=(1, 7, 33, 1025),
-        sizes=lambda _batch, _width, length: (1, length, 1, 0),
-        strides=lambda _batch, _width, length: (length, 1, 0, 0),
-        threads=lambda _batch, _width: (256,),
-        group=(256,),
-    ),
-    # A simdgroup a row (2.15.0).  Sums read two of the sizes; argmax also the parts and elements of a row.
-    "innermost": _Form(
-        lengths=LENGTHS[1:],
-        sizes=lambda batch, width, length: (batch * width, length, 1, length),
-        threads=lambda batch, width: (batch * width * 32,),
-        group=(32,),
-    ),
-    # Eight lanes a row, so that a simdgroup has four rows.
-    "innermost_chunk": _Form(
-        lengths=LENGTHS,
-        sizes=lambda batch, width, length: (batch * width, length, 8, 1),
-        threads=lambda batch, width: (-(-batch * width // 4) * 32,),
-        group=(32,),
-    ),
-    "narrow": _Form(
-        lengths=LENGTHS,
-        last=False,
-        sizes=lambda _batch, width, length: (length, width, 1, 0),
-        threads=lambda batch, _width: (256, 1, batch),
-        group=(256, 1, 1),
-    ),
-    "outer": _outer_form((32, 32, 1)),
-    "outer_small_dim": _outer_form((32, 1, 1)),
-}
-#: Of 2.14; later kernels pass their strides in the sizes.
-_FORMS["narrow_strided"] = msgspec.structs.replace(
-    _FORMS["narrow"], strides=lambda _batch, width, length: (width, 1, length * width, 0)
-)
+#: The extents of the reduced dimension that a form takes, if not all.
+_LENGTHS = {
+    "flat": (4, 128, 1028), "flat_strided": (1, 7, 33, 1025), "innermost": LENGTHS[1:], "outer": LENGTHS[:4],
+    "outer_small_dim": LENGTHS[:4]
+}  # fmt: skip
 #: Batches and width of the results of one launch; else 2 and 3.  The outer forms have batches since 2.14.
 #: Threads of a partly filled threadgroup would return before its barrier, so that the outer forms get whole ones.
 _EXTENTS = {
@@ -197,28 +153,29 @@ _FLAT: dict[str, Callable[[Tensor], Tensor]] = {
 def _reduction_forms(call: KernelCall) -> Launches:
     # 2.14 wrote `inner`, later releases `innermost`.
     named = re.sub("^inner(?!most)", "innermost", call["form"])
-    operation, form = call["op"], _FORMS[named]
+    operation, is_last = call["op"], named.startswith(("flat", "inner"))
     partial = call["a"] == "p1"  # the first of two passes: a value and its place for each part
     source = call["b" if partial else "a"]
     references = _REDUCED | _FLAT if call["form"].startswith("flat") else _REDUCED
     if operation not in references or not {"input", "val_out" if partial else "output"} <= call.types.keys():
         raise Unfit(f"no reference for the reduction {operation}")
     batch, width = _EXTENTS.get(named, (2, 3))
-    for length in form.lengths:
+    for length in _LENGTHS.get(named, LENGTHS):
         if operation in {"var", "std"} and length == 1:
             continue
         operand, memory = _operand(source, operation, (batch, width, length))
         if operation.endswith("combine"):
             operand = memory = operand.abs()  # sums of squares
         value = references[operation](widen(operand))
-        numbers_of = (batch, width, length)
+        sizes, grid, group = _arrange(named, batch, width, length)
         result = _result(call["b"], operand, value, _reduction_slack(operation, operand, value))
         bound = {
-            "input": memory if form.last else memory.transpose(1, 2).contiguous(),
+            "input": memory if is_last else memory.transpose(1, 2).contiguous(),
             "output": result["out"],
-            "sizes": (*form.sizes(*numbers_of),),
-            "params": (*form.sizes(*numbers_of),),
-            "strides": (*form.strides(*numbers_of),),
+            "sizes": sizes,
+            "params": sizes,
+            # Of 2.14; later kernels pass their strides in the sizes.
+            "strides": (length, 1, 0, 0) if is_last else (width, 1, length * width, 0),
             "param": 1.0,
             "divisor": 1.0,  # before 2.15.0
             "idx_in": torch.arange(operand.numel(), dtype=torch.int32),
@@ -229,7 +186,7 @@ def _reduction_forms(call: KernelCall) -> Launches:
         if partial:
             largest = (operand.amax if operation == "argmax" else operand.amin)(-1)
             expected = {"val_out": (operand, widen(largest)), "idx_out": (operand, value)}
-        yield Launch(bound, form.threads(batch, width), expected, group=form.group, derived=result["derived"])
+        yield Launch(bound, grid, expected, group=group, derived=result["derived"])
 
 
 # The scans are called by aten/src/ATen/native/mps/operations/ScanKernel.mm.
@@ -258,12 +215,11 @@ def _scans(call: KernelCall, dtype: torch.dtype) -> Launches:
             operand[..., 7] = operand[:, :1, 7]
             if dtype == torch.float16:
                 operand[..., 7] = 1.0 if operation != "cumsum" else 0.25
-        dim = 1
-        scanned = _SCANNED[operation](widen(operand), dim)
+        scanned = _SCANNED[operation](widen(operand), 1)
         value, places = (scanned.values, scanned.indices) if operation in {"cummax", "cummin"} else (scanned, None)
         slack: Tensor | float = 0.0
         if dtype.is_floating_point or dtype.is_complex:
-            slack = operand.abs().double().cumsum(dim) * 4 * EPS + value.abs() * length * EPS
+            slack = operand.abs().double().cumsum(1) * 4 * EPS + value.abs() * length * EPS
         bound = {"in": operand, "axis_size": length, "stride": 40, "stride_blocks": 2}
         expected: dict[str, Result] = {}
         if places is None:
