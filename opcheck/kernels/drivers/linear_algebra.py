@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
 from opcheck.kernels.pointwise import dtype_named
 from opcheck.kernels.values import fill_untouched, random, widen
 
@@ -43,6 +43,16 @@ def _swap_rows(matrices: Tensor, pivots: Tensor, columns: Sequence[int] | slice,
     return swapped
 
 
+def _step(result: Result, params: Sequence[int], grid: Sequence[int], group: Sequence[int], **bound: Any) -> Launch:
+    """Return the launch of a step that changes the matrices ``result`` shows, with what else is bound."""
+    bound |= {"A": _whole(result[0]), "dims": result[0].shape[1:], "params": params}
+    return Launch(bound, grid, {"A": result}, group=group)
+
+
+def _draw_pivots(low: int, high: int, count: int) -> Tensor:
+    return torch.randint(low, high, (_BATCH, count), generator=torch.Generator().manual_seed(count))
+
+
 @family(r"factorPanelLU_{wide}_(?P<rows>\d+)_(?P<width>\d+)")
 def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for columns that begin in the middle; each thread has 1, 2 or 4 rows."""
@@ -50,18 +60,15 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
     for (m, n), start in (((75, 60), 16), ((70, 45), 45 - width // 2)):
         operand = random((_BATCH, m, n), dtype, m)
         columns = slice(start, min(start + width, n))
-        value, pivots = widen(operand), torch.zeros((_BATCH, n), dtype=torch.int32)
-        placed = pivots.clone()
+        value, placed = widen(operand), torch.zeros((_BATCH, n), dtype=torch.int32)
         # Complex pivots have the largest sum of both parts' sizes, as LAPACK chooses them.
         value[:, start:, columns], order = torch.linalg.lu_factor(value[:, start:, columns])
         placed[:, columns] = order + start
-        threads = math.ceil((m - start) / rows / 32) * 32
-        yield Launch({
-            "A": _whole(operand), "pivots": pivots, "info": torch.zeros(_BATCH, dtype=torch.int32), "dims": (m, n),
-            "params": (start, 0, 0, 0)
-        }, (_BATCH * threads, 1, 1),
-            {"A": (operand, value, _SLACK), "pivots": (operand, placed), "info": (operand, torch.zeros(_BATCH))},
-            group=(threads, 1, 1))  # fmt: skip
+        threads, none = math.ceil((m - start) / rows / 32) * 32, torch.zeros(_BATCH)
+        bound = {"A": _whole(operand), "pivots": torch.zeros_like(placed), "info": none.int(), "dims": (m, n)}
+        expected = {"A": (operand, value, _SLACK), "pivots": (operand, placed), "info": (operand, none)}
+        bound["params"] = (start, 0, 0, 0)
+        yield Launch(bound, (_BATCH * threads, 1, 1), expected, group=(threads, 1, 1))
 
 
 @family(r"laswpGatherLU_{wide}")
@@ -69,16 +76,13 @@ def _lu_swaps(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for two ranges of columns around the factored columns; the host begins at multiples of four."""
     (m, n), start, count = (80, 90), 8, 20
     operand = random((_BATCH, m, n), dtype, 1)
-    picked = torch.randint(0, m - start - count, (_BATCH, count), generator=torch.Generator().manual_seed(1))
     ranges = [*range(start), *range(start + count, n)]
     order = torch.arange(m).repeat(_BATCH, 1)
-    order[:, start : start + count] = picked + torch.arange(count) + start
-    value = _swap_rows(operand, order, ranges)
-    width = 32 if dtype.is_complex else 64  # columns of a threadgroup
-    yield Launch({
-        "A": _whole(operand), "pivots": (order + 1).int(), "dims": (m, n), "params": (start, count, 0, 0),
-        "w": (0, start, start + count, n)
-    }, (-(-len(ranges) // width) * 256, _BATCH, 1), {"A": (operand, widen(value))}, group=(256, 1, 1))  # fmt: skip
+    order[:, start : start + count] = _draw_pivots(0, m - start - count, count) + torch.arange(count) + start
+    value = widen(_swap_rows(operand, order, ranges))
+    grid = (-(-len(ranges) // (32 if dtype.is_complex else 64)) * 256, _BATCH, 1)  # so many columns a threadgroup
+    around = (0, start, start + count, n)
+    yield _step((operand, value), (start, count, 0, 0), grid, (256, 1, 1), pivots=(order + 1).int(), w=around)
 
 
 @family(r"trsm(?:Panel|DiagSolve)LU_{wide}_(?:(?P<size>\d+)|(?P<side>lower|upper)_(?P<unit>unit|nonunit))")
@@ -90,113 +94,96 @@ def _lu_triangle(call: KernelCall, dtype: torch.dtype) -> Launches:
         block, columns = slice(start, start + count), slice(start + count, n - 1)
         operand[:, block, block] += 2
         value = widen(operand)
-        triangle = value[:, block, block]
-        value[:, block, columns] = torch.linalg.solve_triangular(
-            triangle.tril() if lower else triangle.triu(), value[:, block, columns], upper=not lower,
-            unitriangular=call["unit"] != "nonunit",
-        )  # fmt: skip
-        groups = -(-(columns.stop - columns.start) // 128)
-        bound = {"A": _whole(operand), "dims": (m, n), "params": (start, columns.start, columns.stop, count)}
-        yield Launch(bound, (_BATCH * 128, groups), {"A": (operand, value, _SLACK * (1 + value.abs()))}, group=128)
+        triangle, right = value[:, block, block], value[:, block, columns]
+        triangle, unit = triangle.tril() if lower else triangle.triu(), call["unit"] != "nonunit"
+        value[:, block, columns] = torch.linalg.solve_triangular(triangle, right, upper=not lower, unitriangular=unit)
+        grid = (_BATCH * 128, -(-(columns.stop - columns.start) // 128))
+        result = operand, value, _SLACK * (1 + value.abs())
+        yield _step(result, (start, columns.start, columns.stop, count), grid, (128, 1))
 
 
 @family(r"gemm(?:SimdLU|TiledLU_{wide})")
 def _lu_update(call: KernelCall) -> Launches:
     """Call the update of the rest, which subtracts the product of the factored columns and rows."""
-    simd = not call["a"]
-    dtype, (m, n) = dtype_named(call["a"] or "float"), (75, 150)
-    operand = random((_BATCH, m, n), dtype, 1)
+    operand = random((_BATCH, 75, 150), dtype_named(call["a"] or "float"), 1)
     rows, columns, inner = slice(21, 72), slice(30, 145), slice(3, 21)
-    wide = widen(operand)
-    value = wide.clone()
+    wide, value = widen(operand), widen(operand)
     value[:, rows, columns] -= wide[:, rows, inner] @ wide[:, inner, columns]
     window = (rows.start, rows.stop, columns.start, columns.stop)
     inside = (inner.start, inner.stop - inner.start, 0, 0)
-    bound = {"A": _whole(operand), "dims": (m, n), "win": window, "kwin": inside, "params": window, "w": inside}
     height, width = rows.stop - rows.start, columns.stop - columns.start
-    grid = (-(-width // 64) * 128, -(-height // 32), _BATCH)
-    group: tuple[int, ...] = (128, 1, 1)
-    if not simd:
+    grid, group = (-(-width // 64) * 128, -(-height // 32), _BATCH), (128, 1, 1)
+    if call["a"]:
         grid, group = (-(-width // 16) * 16, -(-height // 16) * 16, _BATCH), (16, 16, 1)
-    yield Launch(bound, grid, {"A": (operand, value, _SLACK)}, group=group)
+    yield _step((operand, value, _SLACK), window, grid, group, win=window, kwin=inside, w=inside)
 
 
 @family(r"transposeInPlaceLU_{wide}")
-def _lu_transpose(call: KernelCall) -> Launches:
-    size = 75
-    operand = random((_BATCH, size, size), dtype_named(call["a"]), 1)
-    tiles = -(-size // 32)
-    bound = {"A": _whole(operand), "dims": (size, size)}
-    expected = {"A": (operand, widen(operand.transpose(1, 2).contiguous()))}
-    yield Launch(bound, (tiles * 32, tiles * 8, _BATCH), expected, group=(32, 8, 1))
+def _lu_transpose(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    operand, tiles = random((_BATCH, 75, 75), dtype, 1), -(-75 // 32)
+    result = operand, widen(operand.transpose(1, 2).contiguous())
+    yield _step(result, (), (tiles * 32, tiles * 8, _BATCH), (32, 8, 1))
 
 
 @family(r"luApplyPivotsRHS_{wide}")
 def _lu_right_side(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with the right side behind the factors, for its solution and that of the adjoint."""
     size, columns = 40, 7
-    operand = random((_BATCH, size, size + columns), dtype, 1)
-    pivots = torch.randint(1, size + 1, (_BATCH, size), generator=torch.Generator().manual_seed(2))
+    operand, pivots = random((_BATCH, size, size + columns), dtype, 1), _draw_pivots(1, size + 1, size)
     for backwards in (0, 1):
-        value = _swap_rows(operand, pivots - 1, slice(size, None), backwards=bool(backwards))
-        yield Launch({
-            "A": _whole(operand), "pivots": pivots.int(), "dims": (size, size + columns),
-            "params": (size, columns, size, backwards)
-        }, (_BATCH * columns, 1, 1), {"A": (operand, widen(value))}, group=(columns, 1, 1))  # fmt: skip
+        value = widen(_swap_rows(operand, pivots - 1, slice(size, None), backwards=bool(backwards)))
+        params, grid = (size, columns, size, backwards), (_BATCH * columns, 1, 1)
+        yield _step((operand, value), params, grid, (columns, 1, 1), pivots=pivots.int())
 
 
 #: Threads of the kernels that factor a tall panel a column at a time, and simdgroups of a threadgroup.
 _STREAM, _STREAM_SIMDGROUPS = 256, 8
 
 
-@family(r"luStream(?P<step>Update|Pivot)_{wide}")
-def _lu_stream(call: KernelCall, dtype: torch.dtype) -> Launches:
-    """Call a column's update with the search for the next pivot, or the choice of the pivot and its row's swap."""
+@family(r"luStreamUpdate_{wide}")
+def _lu_stream_update(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call a column's update with the search for the next pivot."""
     (m, n), start, column = (150, 60), 8, 5
-    operand = random((_BATCH, m, n), dtype, 1)
-    panel = slice(start, start + 32)
-    per_group, searched = _STREAM_SIMDGROUPS * 2, start + column + 1
-    groups = -(-(m - searched) // per_group)
-    bound: dict[str, Any] = {
-        "A": _whole(operand), "pivots": torch.zeros((_BATCH, n), dtype=torch.int32), "dims": (m, n),
-        "info": torch.zeros(_BATCH, dtype=torch.int32),
-    }  # fmt: skip
+    operand, pivot = random((_BATCH, m, n), dtype, 1), start + column
+    value = widen(operand)
+    factors = value[:, pivot + 1 :, pivot] / value[:, pivot, pivot, None]
+    value[:, pivot + 1 :, pivot] = factors
+    value[:, pivot + 1 :, pivot + 1 : start + 32] -= factors[..., None] * value[:, pivot, None, pivot + 1 : start + 32]
+    rows = [matrix[pivot, start : start + 32] for matrix in operand]
+    scratch = _scratch([torch.zeros(0)] * _BATCH, [[]] * _BATCH, rows)
+    groups, none = -(-(m - pivot - 1) // (_STREAM_SIMDGROUPS * 2)), torch.zeros((_BATCH, n), dtype=torch.int32)
+    grid, rest = (groups * _STREAM, _BATCH, 1), {"scratch": scratch, "pivots": none, "info": none[:, 0].clone()}
+    result = operand, value, _SLACK * (1 + value.abs())
+    yield _step(result, (start, column, 2, 0), grid, (_STREAM, 1, 1), **rest)
+
+
+@family(r"luStreamPivot_{wide}")
+def _lu_stream_pivot(_call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call the choice of a column's pivot and its row's swap."""
+    (m, n), start, column = (150, 60), 8, 5
+    operand, pivot = random((_BATCH, m, n), dtype, 1), start + column
     wide = widen(operand)
-    width = operand.element_size()
-    row_of = [matrix[start + column, panel] for matrix in operand]
-    if call["step"] == "Update":
-        value = wide.clone()
-        factors = value[:, searched:, start + column] / value[:, start + column, start + column, None]
-        value[:, searched:, start + column] = factors
-        right = slice(start + column + 1, start + 32)
-        value[:, searched:, right] -= factors[..., None] * value[:, start + column, None, right]
-        bound["scratch"] = _scratch([torch.zeros(0)] * _BATCH, [[]] * _BATCH, row_of, width)
-        bound["params"] = (start, column, 2, 0)
-        yield Launch(
-            bound, (groups * _STREAM, _BATCH, 1), {"A": (operand, value, _SLACK * (1 + value.abs()))},
-            group=(_STREAM, 1, 1)
-        )  # fmt: skip
-        return
-    sizes = _size(wide[:, start + column :, start + column])
+    sizes = _size(wide[:, pivot:, pivot])
     chosen = sizes.argmax(1) + column
     parts = [part.split(20) for part in sizes]
     largest = [torch.stack([part.amax() for part in each]).float() for each in parts]
     places = [[int(part.argmax()) + 20 * i + column for i, part in enumerate(each)] for each in parts]
     order = torch.arange(m).repeat(_BATCH, 1)
-    order[:, start + column] = start + chosen
-    value = _swap_rows(wide, order, panel)
-    pivots = bound["pivots"].clone()
-    pivots[:, start + column] = (start + chosen + 1).int()
-    bound["scratch"] = _scratch(largest, places, [torch.zeros(32).to(dtype)] * _BATCH, width)
-    bound["params"] = (start, column, len(places[0]), 0)
+    order[:, pivot] = start + chosen
+    value, pivots = _swap_rows(wide, order, slice(start, start + 32)), torch.zeros((_BATCH, n), dtype=torch.int32)
+    pivots[:, pivot] = (start + chosen + 1).int()
+    bound = {
+        "A": _whole(operand), "pivots": torch.zeros_like(pivots), "dims": (m, n),
+        "params": (start, column, len(places[0]), 0), "info": torch.zeros(_BATCH, dtype=torch.int32),
+        "scratch": _scratch(largest, places, [torch.zeros(32).to(dtype)] * _BATCH),
+    }  # fmt: skip
     expected = {"A": (operand, value), "pivots": (operand, pivots)}
     yield Launch(bound, (_BATCH * _STREAM, 1, 1), expected, group=(_STREAM, 1, 1))
 
 
-def _scratch(largest: list[Tensor], places: list[list[int]], rows: list[Tensor], width: int) -> Tensor:
+def _scratch(largest: list[Tensor], places: list[list[int]], rows: list[Tensor]) -> Tensor:
     """Return LUStreamScratch of each matrix: the largest of each part, where it is, the pivot's row."""
-    size = _STREAM * 8 + 32 * width
-    memory = torch.zeros((len(rows), size), dtype=torch.uint8)
+    memory = torch.zeros((len(rows), _STREAM * 8 + 32 * rows[0].element_size()), dtype=torch.uint8)
     for area, values, indices, row in zip(memory, largest, places, rows, strict=True):
         area[: values.numel() * 4] = values.float().view(torch.uint8)
         listed = torch.tensor(indices, dtype=torch.int32).view(torch.uint8)
@@ -209,36 +196,31 @@ def _scratch(largest: list[Tensor], places: list[list[int]], rows: list[Tensor],
 def _small_inverse(call: KernelCall) -> Launches:
     size, count = int(call["size"]), 9
     operand = random((count, size, size), torch.float32, 1) + 2 * torch.eye(size)
-    value = torch.linalg.inv(operand.double())
-    strides = dict(zip((f"{name}_{kind}stride" for name in "AX" for kind in "brc"), operand.stride() * 2, strict=True))
-    bound = {
-        "A": operand, "info": torch.ones(count, dtype=torch.int32),
-        "params": call.struct(call.buffers[-1].name, **strides),
-    }  # fmt: skip
-    bound[call.buffers[-1].name] = bound["params"]
+    value, named = torch.linalg.inv(operand.double()), call.buffers[-1].name
+    names = (f"{name}_{kind}stride" for name in "AX" for kind in "brc")
+    strides = call.struct(named, **dict(zip(names, operand.stride() * 2, strict=True)))
+    bound = {"A": operand, "info": torch.ones(count, dtype=torch.int32), named: strides}
     expected = {"X": (operand, value, value.abs().amax() * 1e-4), "info": (operand, torch.zeros(count))}
     yield Launch(bound, count, expected)
 
 
 @family(r"unpack_pivots_{whole}_{index}")
-def _unpack_pivots(call: KernelCall) -> Launches:
+def _unpack_pivots(call: KernelCall, dtype: torch.dtype, of_pivots: torch.dtype) -> Launches:
     size = 12
-    pivots = torch.randint(1, size + 1, (3, size), generator=torch.Generator().manual_seed(3))
-    value = _swap_rows(torch.arange(size).expand(3, size)[..., None], pivots - 1, [0])[..., 0]
+    pivots = _draw_pivots(1, size + 1, size)
+    value = _swap_rows(torch.arange(size).expand(_BATCH, size)[..., None], pivots - 1, [0])[..., 0]
     params = call.struct("params", perm_batch_stride=size, pivots_batch_stride=size, dim_size=size)
-    yield Launch({
-        "perm": torch.arange(size).repeat(3, 1).to(dtype_named(call["a"])), "pivots": pivots.to(dtype_named(call["b"])),
-        "params": params
-    }, 3, {"perm": (pivots, value)})  # fmt: skip
+    bound = {"perm": torch.arange(size).repeat(_BATCH, 1).to(dtype), "pivots": pivots.to(of_pivots), "params": params}
+    yield Launch(bound, _BATCH, {"perm": (pivots, value)})
 
 
 @family("applyPivots")
 def _permutation(_call: KernelCall) -> Launches:
     """Call on unit matrices, whose rows are swapped from the last pivot back; these pivots count from zero."""
     rows, count = 9, 6
-    pivots = torch.randint(0, rows, (_BATCH, count), generator=torch.Generator().manual_seed(4))
-    value = _swap_rows(torch.eye(rows).repeat(_BATCH, 1, 1), pivots, slice(None), backwards=True)
-    bound = {"P": torch.eye(rows).repeat(_BATCH, 1, 1), "pivots": pivots.int(), "R": rows, "K": count}
+    pivots, unit = _draw_pivots(0, rows, count), torch.eye(rows).repeat(_BATCH, 1, 1)
+    value = _swap_rows(unit, pivots, slice(None), backwards=True)
+    bound = {"P": unit, "pivots": pivots.int(), "R": rows, "K": count}
     yield Launch(bound, (_BATCH * 32, 1, 1), {"P": (value, value)}, group=(32, 1, 1))
 
 
@@ -282,42 +264,38 @@ def _definite(dtype: torch.dtype, size: int) -> Tensor:
 
 
 def _cholesky(
-    call: KernelCall, operand: Tensor, value: Tensor, block: int, step: int,
-    groups: tuple[int, ...], threads: tuple[int, int, int],
-) -> Launch:  # fmt: skip
-    """Call a step of a factorization, and compare the lower triangles."""
-    dtype, form, size = (dtype_named(call["a"] or "float"), call["form"], operand.shape[-1])
+    call: KernelCall, operand: Tensor, value: Tensor, block: int, step: int, groups: int, threads: tuple[int, int, int]
+) -> Launch:
+    """Call a step of a factorization with so many groups a matrix, and compare the lower triangles."""
+    is_lower = call["form"] == "L"
 
-    def lower(bound: Mapping[str, Tensor]) -> Tensor:
-        result = bound["A"].transpose(1, 2) if form == "L" else bound["A"]
-        return _whole(result.tril())
+    def turn(matrix: Tensor) -> Tensor:
+        return matrix.transpose(1, 2) if is_lower else matrix
 
-    counts = (*groups, 1)[:2]
-    grid = tuple(count * extent for count, extent in zip(counts, threads, strict=False))
-    matrix = _whole(operand.transpose(1, 2) if form == "L" else operand).to(dtype)
-    return Launch({
-        "A": matrix, "info": torch.zeros(_BATCH, dtype=torch.int32), "N": size, "NB": block,
-        "k": step
-    }, grid, {"lower": (operand, value.tril(), _SLACK)}, group=threads, derived={"lower": lower})  # fmt: skip
+    matrix = _whole(turn(operand)).to(dtype_named(call["a"] or "float"))
+    info = torch.zeros(_BATCH, dtype=torch.int32)
+    bound = {"A": matrix, "info": info, "N": operand.shape[-1], "NB": block, "k": step}
+    expected = {"lower": (operand, value.tril(), _SLACK)}
+    grid, derived = (_BATCH * threads[0], groups * threads[1]), {"lower": lambda bound: _whole(turn(bound["A"]).tril())}
+    return Launch(bound, grid, expected, group=threads, derived=derived)
 
 
 @family(r"factorDiagonal(?P<how>Block|Panel)(?P<form>[LU])(?:_{wide})?")
 def _diagonal(call: KernelCall) -> Launches:
     dtype = dtype_named(call["a"] or "float")
-    block = 32 if call["how"] == "Block" else 96
+    block, threads = (32, (32, 8, 1)) if call["how"] == "Block" else (96, (96, 1, 1))
     for size, step in ((block * 2 + 6, 1), (block * 2 + 6, 2), (block - 5, 0)):
         operand = _definite(dtype, size)
         value = operand.clone()
         part = slice(step * block, min(size, (step + 1) * block))
         value[:, part, part] = torch.linalg.cholesky(operand[:, part, part])
-        threads = (32, 8, 1) if call["how"] == "Block" else (96, 1, 1)
-        yield _cholesky(call, operand, value, block, step, (_BATCH,), threads)
+        yield _cholesky(call, operand, value, block, step, 1, threads)
 
 
 @family(r"apply(?P<how>|Panel)TRSM(?P<form>[LU])(?:_{wide})?")
 def _below_diagonal(call: KernelCall) -> Launches:
     dtype = dtype_named(call["a"] or "float")
-    block = 96 if call["how"] else 32
+    block, threads = (96, (128, 1, 1)) if call["how"] else (32, (32, 8, 1))
     for size in (block * 2 + 6, block + 32):
         operand = _definite(dtype, size)
         top, rest = slice(0, block), slice(block, size)
@@ -326,8 +304,7 @@ def _below_diagonal(call: KernelCall) -> Launches:
         value[:, rest, top] = torch.linalg.solve_triangular(
             operand[:, top, top].mH, operand[:, rest, top], upper=True, left=False
         )
-        groups, threads = (_BATCH, -(-(size - block) // 32)), (128, 1, 1)
-        yield _cholesky(call, operand, value, block, 0, groups, threads if call["how"] else (32, 8, 1))
+        yield _cholesky(call, operand, value, block, 0, -(-(size - block) // 32), threads)
 
 
 @family(r"applySYRK(?P<form>[LU])_{wide}")
@@ -338,8 +315,7 @@ def _trailing(call: KernelCall, dtype: torch.dtype) -> Launches:
     value = operand.clone()
     value[:, rest, rest] -= operand[:, rest, top] @ operand[:, rest, top].mH
     blocks = -(-(size - block) // block)
-    groups = (_BATCH, blocks * (blocks + 1) // 2)
-    yield _cholesky(call, operand, value, block, 0, groups, (32, 8, 1))
+    yield _cholesky(call, operand, value, block, 0, blocks * (blocks + 1) // 2, (32, 8, 1))
 
 
 # QR
