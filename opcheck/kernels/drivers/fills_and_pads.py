@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
+from torch.nn import functional
 
 from opcheck.kernels import values
 from opcheck.kernels.drivers.operator_calls import call_operator
@@ -14,6 +14,8 @@ from opcheck.kernels.judging import EPS, half_steps, rounding
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
 from opcheck.kernels.values import fill_untouched, random, widen
+
+aten = torch.ops.aten
 
 
 @family(r"masked_fill_scalar_(?P<how>dense|strided|broadcast)_(?P<a>\d+bit)")
@@ -71,9 +73,6 @@ def _cat(call: KernelCall, first: torch.dtype, second: torch.dtype) -> Launches:
     yield call_operator(call, "cat", result, dtypes=(target,), tensors=joined, dim=1)
 
 
-_PADDED = {"reflection": "reflect", "replication": "replicate"}
-
-
 @family(r"(?P<mode>reflection|replication)_pad(?P<dims>[123])d_(?P<way>forward|backward)_{any}(?:_(?P<i>i32|i64))?")
 def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
     dims, name = int(call["dims"]), f"{call['mode']}_pad{call['dims']}d"
@@ -82,16 +81,15 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
         operand = random((2, 3, *(3, 5, 4 if call["i"] else 9)[3 - dims :]), dtype, 1)
         wide = widen(operand)
         wide = wide if wide.is_floating_point() or wide.is_complex() else wide.double()
-        wide.requires_grad_()
         padding = (left, right) * dims
-        padded = F.pad(wide, padding, mode=_PADDED[call["mode"]])
+        padded = getattr(aten, name)(wide, padding)
         if call["way"] == "forward":
-            yield call_operator(call, name, (operand, padded.detach()), self=operand, padding=padding)
+            yield call_operator(call, name, (operand, padded), self=operand, padding=padding)
             continue
         upstream = random(padded.shape, dtype, 2)
-        (gradient,) = torch.autograd.grad(padded, wide, widen(upstream).to(wide.dtype))
+        gradient = getattr(aten, f"{name}_backward")(widen(upstream).to(wide.dtype), wide, padding)
         slack = float(upstream.abs().double().amax()) * 64 * (EPS + half_steps(dtype) / 8)
-        result = operand, gradient.resolve_conj(), slack
+        result = operand, gradient, slack
         yield call_operator(call, f"{name}_backward", result, grad_output=upstream, padding=padding)
 
 
@@ -99,8 +97,8 @@ def _pads(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _constant_pad(call: KernelCall, dtype: torch.dtype) -> Launches:
     sides = (0, 3, 2, 0, 1, 2)
     operand, filler = random((3, 4, 5), dtype, 1), random((1,), dtype, 3)
-    inside = F.pad(torch.ones(operand.shape, dtype=torch.bool), sides, value=False)
-    value = torch.where(inside, F.pad(widen(operand), sides, value=0), widen(filler))
+    inside = functional.pad(torch.ones(operand.shape, dtype=torch.bool), sides, value=False)
+    value = torch.where(inside, functional.pad(widen(operand), sides, value=0), widen(filler))
     if not call["dense"]:
         operand = operand.transpose(0, 2).contiguous().transpose(0, 2)
     result = operand, value
@@ -159,29 +157,11 @@ def _whole_ranges(call: KernelCall) -> Launches:
 
 @family(r"fill_scalar_(?P<how>dense|strided)_{any}")
 def _fill(call: KernelCall, dtype: torch.dtype) -> Launches:
-    rows, columns = 5, 7
-    filler, output = random((1,), dtype, 3), fill_untouched((rows, columns), dtype)
-    size = output.element_size()
-    grid = (output.numel(),) if call["how"] == "dense" else (columns, rows)
-    value = widen(filler).expand(rows, columns)
-    yield Launch({
-        "out": output, "fill_val": filler, "numel": output.numel(), "sizes": (rows, columns),
-        "strides": (columns * size, size), "ndim": 2
-    }, grid, {"out": (value, value)}, group=(1,) * len(grid))  # fmt: skip
-
-
-@family(r"where_strided_{any}_bool")
-def _where(_call: KernelCall, dtype: torch.dtype) -> Launches:
-    rows, columns = 5, 7
-    condition = random((rows, columns), torch.bool, 0)
-    first, second = random((rows, columns), dtype, 1), random((rows, 1), dtype, 2)
-    size = first.element_size()
-    value = widen(torch.where(condition, first, second))
-    yield Launch({
-        "input": condition, "other1": first, "other2": second, "sizes": (columns, rows),
-        "output_strides": (size, columns * size), "input_strides": (1, columns),
-        "other1_strides": (size, columns * size), "other2_strides": (0, size), "ndim": 2
-    }, (columns, rows, 1), {"output": (first, value)})  # fmt: skip
+    filler, output = random((1,), dtype, 3), fill_untouched((5, 7), dtype)
+    grid, value = (35,) if call["how"] == "dense" else (7, 5), widen(filler).expand(5, 7)
+    sizes = {"numel": 35, "sizes": (5, 7), "strides": (7 * dtype.itemsize, dtype.itemsize), "ndim": 2}
+    bound = {"out": output, "fill_val": filler, **sizes}
+    yield Launch(bound, grid, {"out": (value, value)}, group=(1,) * len(grid))
 
 
 @family(r"lerp_tensor_(?P<how>dense|scalar_weight|strided_2d|strided_3d|strided)_{any}")
@@ -332,14 +312,11 @@ def _glu(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call for the last dimension, whose halves are the values and the gates (operations/GatedLinearUnit.mm)."""
     rows, half = 5, 7
     operand = random((rows, 2 * half), dtype, 1) * 4
-    wide = operand.double().requires_grad_()
-    value = F.glu(wide)
-    upstream = random((rows, half), dtype, 2)
-    out = fill_untouched((rows, half), dtype)
-    result, name = value.detach(), "out"
-    if call["back"]:
-        (result,) = torch.autograd.grad(value, wide, upstream.double())
-        out, name = fill_untouched(operand.shape, dtype), "grad_input"
+    upstream, wide = random((rows, half), dtype, 2), operand.double()
+    result, name = (
+        (aten.glu_backward(upstream.double(), wide, -1), "grad_input") if call["back"] else (aten.glu(wide), "out")
+    )
+    out = fill_untouched(result.shape, dtype)
     strides = _byte_strides(out, operand, upstream)
     offset = half * operand.element_size()
     dense = "inner_half" in call.types

@@ -6,14 +6,16 @@ from typing import Any
 
 import msgspec
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
+from torch.nn import functional
 
 from opcheck.kernels.drivers.operator_calls import call_operator
 from opcheck.kernels.judging import EPS, rounding
 from opcheck.kernels.launch import LENGTHS, KernelCall, Launch, Launches, Result, family
 from opcheck.kernels.pointwise import dtype_named
 from opcheck.kernels.values import fill_untouched, pad_words, random
+
+aten = torch.ops.aten
 
 # Embeddings
 
@@ -37,7 +39,7 @@ def _bags(call: KernelCall, mode: int, weighted: bool) -> Tensor:  # noqa: FBT00
 def _reduce_bags(mode: int, weight: Tensor, weights: Tensor | None) -> Tensor:
     indices, bags = torch.tensor(_INDICES), torch.tensor(_BAGS)
     own = weights if mode == 0 else None
-    return F.embedding_bag(indices, weight, bags, mode=_MODES[mode], per_sample_weights=own)
+    return functional.embedding_bag(indices, weight, bags, mode=_MODES[mode], per_sample_weights=own)
 
 
 @family(r"embedding_bag_{float}_{index}")
@@ -66,7 +68,7 @@ def _embedding_bag_backward(call: KernelCall, dtype: torch.dtype, places: torch.
         result = _reduce_bags(mode, wide, wide_own if weighted else None)
         sought = wide_own if call["own"] else wide
         (gradient,) = torch.autograd.grad(result, sought, upstream.double())
-        _, bags, sizes, largest = torch.ops.aten._embedding_bag(
+        _, bags, sizes, largest = aten._embedding_bag(
             weight.double(), torch.tensor(_INDICES), torch.tensor(_BAGS), mode=2
         )
         largest[sizes == 0] = -1
@@ -100,9 +102,7 @@ def _embedding_backward(call: KernelCall) -> Launches:
             continue
         dtype = dtype_named(call["a"])
         upstream = random((len(_INDICES), _FEATURES), dtype, 1)
-        gradient = torch.ops.aten.embedding_dense_backward(
-            upstream.double(), torch.tensor(_INDICES), _WEIGHTS, 4, bool(scaled)
-        )
+        gradient = aten.embedding_dense_backward(upstream.double(), torch.tensor(_INDICES), _WEIGHTS, 4, bool(scaled))
         # The host casts the sums, which are float32.
         out = torch.zeros(_WEIGHTS, _FEATURES)
         yield Launch(
@@ -122,25 +122,24 @@ def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
     operand, weight = random((batch, classes, places), dtype, 1), random((classes,), dtype, 2).abs()
     target = torch.randint(0, classes, (batch, places), generator=torch.Generator().manual_seed(1))
     target[-1, -1] = -100
-    wide = operand.double().requires_grad_()
-    value = F.nll_loss(wide, target, weight.double(), reduction="none")
-    kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
+    wide = operand.double()
     shared: dict[str, Any] = {"self": operand, "target": target, "weight": weight, "ignore_index": -100}
+    kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
     if call["way"] == "forward":
-        result: Result = operand, value.detach(), 8 * EPS
+        value = aten.nll_loss2d_forward(wide, target, weight.double(), 0, -100)[0]
+        result: Result = operand, value, 8 * EPS
         launch = call_operator(call, "nll_loss2d_forward", result, None, **shared, reduction=0)
         expected = {**launch.expected, "sample_weights": (operand, kept)}
         yield msgspec.structs.replace(launch, expected=expected)
         return
     total = kept.sum().to(dtype)
     for reduction in (0, 1):
-        loss = value if not reduction else value.sum() / total.double()
         upstream = random((1,) if reduction else target.shape, dtype, 3)
-        gradient = torch.autograd.grad(loss, wide, upstream.double().view(loss.shape), retain_graph=True)[0]
+        of_loss = upstream.double().reshape(() if reduction else target.shape)
+        gradient = aten.nll_loss2d_backward(of_loss, wide, target, weight.double(), reduction, -100, total.double())
         result = operand, gradient, gradient.abs() * (8 * EPS + 2 * rounding(dtype))
-        yield call_operator(
-            call, "nll_loss2d_backward", result, **shared, grad_output=upstream, total_weight=total, reduction=reduction
-        )
+        shared |= {"grad_output": upstream, "total_weight": total, "reduction": reduction}
+        yield call_operator(call, "nll_loss2d_backward", result, **shared)
 
 
 @family(r"renorm_{float}")
@@ -161,10 +160,8 @@ def _distance_gradient(call: KernelCall, dtype: torch.dtype) -> Launches:
     order = (1.0, float("inf"), 3.0)[int(call["p"])]
     batch, rows, columns, size = 2, 5, 40, 7
     first, second = random((batch, rows, size), dtype, 1), random((batch, columns, size), dtype, 2)
-    wide = first.double().requires_grad_()
-    distance = torch.cdist(wide, second.double(), p=order)
-    upstream = random((batch, rows, columns), dtype, 3)
-    (value,) = torch.autograd.grad(distance, wide, upstream.double())
+    upstream, wide = random((batch, rows, columns), dtype, 3), first.double().requires_grad_()
+    (value,) = torch.autograd.grad(torch.cdist(wide, second.double(), p=order), wide, upstream.double())
     params = call.struct("params", B=batch, P=rows, R=columns, D=size, p_minus_1=order - 1)
     # The largest difference is compared for equality with the kernel's own, in float32.
     slack = upstream.double().abs().sum(-1, keepdim=True).expand(value.shape) * (32 * EPS)
@@ -181,7 +178,7 @@ _TARGET_LENGTHS, _INPUT_LENGTHS = (4, 2, 3), (12, 7, 9)
 
 def _sum_paths(logs: Tensor, targets: Tensor) -> Tensor:
     """Return the logarithms of the sums over all paths that end at a time and a place of a target with blanks."""
-    alpha: Tensor = torch.ops.aten._ctc_loss(logs.double(), targets, _INPUT_LENGTHS, _TARGET_LENGTHS, _BLANK)[1]
+    alpha: Tensor = aten._ctc_loss(logs.double(), targets, _INPUT_LENGTHS, _TARGET_LENGTHS, _BLANK)[1]
     times, places = torch.arange(alpha.shape[1])[:, None], torch.arange(alpha.shape[2])
     inputs, labels = (torch.tensor(each)[:, None, None] for each in (_INPUT_LENGTHS, _TARGET_LENGTHS))
     return alpha.where((times < inputs) & (places <= 2 * labels), -torch.inf)
@@ -216,7 +213,7 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
         name: torch.tensor(numbers) for name, numbers in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
     }
     wide = logs.double().requires_grad_()
-    loss = F.ctc_loss(wide, targets, lengths["input"], lengths["target"], _BLANK, reduction="none")
+    loss = functional.ctc_loss(wide, targets, lengths["input"], lengths["target"], _BLANK, reduction="none")
     upstream = torch.tensor([1.0, 2.0, 0.5])
     (gradient,) = torch.autograd.grad(loss, wide, upstream.double())
     sums = alpha.shape[1] * alpha.shape[2]
@@ -308,8 +305,7 @@ def _layer_norm(call: KernelCall, dtype: torch.dtype) -> Launches:
         operand = (random((3, length), torch.float32, length) * scale + shift).to(dtype)
         weight, bias = random((length,), dtype, 1), random((length,), dtype, 2)
         wide = operand.double()
-        value = F.layer_norm(wide, (length,), weight.double(), bias.double(), eps)
-        mean, rstd = wide.mean(-1), (wide.var(-1, correction=0) + eps).rsqrt()
+        value, mean, rstd = aten.native_layer_norm(wide, (length,), weight.double(), bias.double(), eps)
         # The mean is off by a rounding, which a small variance magnifies.
         off = 64 * EPS * (1 + shift / scale)
         slack = off * (1 + weight.double().abs() * 4)
@@ -346,11 +342,11 @@ def _group_norm(call: KernelCall, dtype: torch.dtype, statistics: torch.dtype) -
         gamma = random((channels,), dtype_named(call["gamma"]), 3)
     if call["beta"] not in {"", "void"}:
         beta = random((channels,), dtype_named(call["beta"]), 4)
-    wide, scale, shift = (tensor.double().requires_grad_() for tensor in (operand, gamma, beta))
-    value = F.group_norm(wide, groups, scale, shift, 1e-5)
-    d_operand, d_gamma, d_beta = torch.autograd.grad(value, (wide, scale, shift), upstream.double())
-    rows = operand.double().reshape(batch * groups, -1)
-    mean, rstd = rows.mean(-1), (rows.var(-1, correction=0) + 1e-5).rsqrt()
+    wide, scale, extents = operand.double(), gamma.double(), (batch, channels, extent, groups)
+    value, mean, rstd = aten.native_group_norm(wide, scale, beta.double(), *extents, 1e-5)
+    d_operand, d_gamma, d_beta = aten.native_group_norm_backward(
+        upstream.double(), wide, mean, rstd, scale, *extents, [True] * 3
+    )
     off = 1e-5 + rounding(statistics)
     slack = 1e-4 + 64 * (rounding(dtype) + rounding(statistics) + rounding(gamma.dtype))
     if call["of"] == "x":
@@ -359,7 +355,7 @@ def _group_norm(call: KernelCall, dtype: torch.dtype, statistics: torch.dtype) -
         results = [(operand, d_gamma, slack), (operand, d_beta, slack)]
     else:
         results = [
-            (operand, value.detach(), 4e-5 + 16 * rounding(dtype)),
+            (operand, value, 4e-5 + 16 * rounding(dtype)),
             (operand, mean, 1e-6 + rounding(statistics)), (operand, rstd, rstd * off)
         ]  # fmt: skip
     name = "native_group_norm_backward" if call["of"] else "native_group_norm"

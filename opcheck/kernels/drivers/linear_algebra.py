@@ -66,7 +66,11 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
         placed[:, columns] = order + start
         threads, none = math.ceil((m - start) / rows / 32) * 32, torch.zeros(_BATCH)
         bound = {"A": _whole(operand), "pivots": torch.zeros_like(placed), "info": none.int(), "dims": (m, n)}
-        expected = {"A": (operand, value, _SLACK), "pivots": (operand, placed), "info": (operand, none)}
+        expected: dict[str, Result] = {
+            "A": (operand, value, _SLACK),
+            "pivots": (operand, placed),
+            "info": (operand, none),
+        }
         bound["params"] = (start, 0, 0, 0)
         yield Launch(bound, (_BATCH * threads, 1, 1), expected, group=(threads, 1, 1))
 
@@ -200,8 +204,8 @@ def _small_inverse(call: KernelCall) -> Launches:
     names = (f"{name}_{kind}stride" for name in "AX" for kind in "brc")
     strides = call.struct(named, **dict(zip(names, operand.stride() * 2, strict=True)))
     bound = {"A": operand, "info": torch.ones(count, dtype=torch.int32), named: strides}
-    expected = {"X": (operand, value, value.abs().amax() * 1e-4), "info": (operand, torch.zeros(count))}
-    yield Launch(bound, count, expected)
+    slack, none = value.abs().amax() * 1e-4, torch.zeros(count)
+    yield Launch(bound, count, {"X": (operand, value, slack), "info": (operand, none)})
 
 
 @family(r"unpack_pivots_{whole}_{index}")

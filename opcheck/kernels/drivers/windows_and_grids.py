@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import torch
-import torch.nn.functional as F  # noqa: N812  (PyTorch's own abbreviation)
 from torch import Tensor
+from torch.nn import functional
 
 from opcheck.kernels.drivers.operator_calls import call_operator
 from opcheck.kernels.host.layer_calls import UPSAMPLING
@@ -16,6 +16,8 @@ from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
 from opcheck.kernels.values import fill_untouched, pad_words, random, widen
+
+aten = torch.ops.aten
 
 # Pooling and upsampling: Pooling.mm, UpSample.mm
 
@@ -28,9 +30,9 @@ def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
     for size, stride, padding in (((2, 2), (2, 2), (0, 0)), ((3, 2), (1, 2), (1, 1))):
         operand = random((2, 3, 7, 8), dtype, 1)
         wide = operand.double()
-        value, places = F.max_pool2d(wide, size, stride, padding, return_indices=True)
+        value, places = functional.max_pool2d(wide, size, stride, padding, return_indices=True)
         if not largest:
-            value = F.avg_pool2d(wide, size, stride, padding)
+            value = functional.avg_pool2d(wide, size, stride, padding)
             value = value if dtype.is_floating_point else value.trunc()  # the CPU divides integers
         params = call.fit("params", dims=4, pooling_dims=2, input_sizes=operand.shape, input_strides=operand.stride(),
             output_sizes=value.shape, output_strides=value.stride(), kernel_size=size, stride=stride, padding=padding,
@@ -44,66 +46,48 @@ def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
         yield Launch(bound, value.numel(), expected, group=32)
 
 
-_MODES = {
-    "nearest1d": ("nearest", 1), "nearest2d": ("nearest", 2), "nearest_3d": ("nearest", 3),
-    "nearest_exact1d": ("nearest-exact", 1), "nearest_exact2d": ("nearest-exact", 2),
-    "nearest_exact_3d": ("nearest-exact", 3), "linear1d": ("linear", 1),
-    "bilinear2d": ("bilinear", 2), "bicubic2d": ("bicubic", 2), "trilinear": ("trilinear", 3),
-    "bilinear2d_aa": ("bilinear", 2), "bicubic2d_aa": ("bicubic", 2),
-}  # fmt: skip
-
-
 #: The operators by their modes.
 _RESIZED = {mode: name for name, mode in UPSAMPLING.items()}
 
 
-def _resize(wide: Tensor, target: tuple[int, ...], mode: str, *, corners: bool) -> Tensor:
-    flags: dict[str, Any] = {} if mode.startswith("nearest") else {"align_corners": corners}
-    if mode.endswith("_aa"):
-        flags["antialias"] = True
-    return F.interpolate(wide, target, mode=_MODES[mode][0], **flags)
+def _resized(mode: str) -> tuple[str, int]:
+    """Return the operator of a mode, and its dimensions."""
+    name = _RESIZED[mode]
+    return name, int(name[name.rindex("d") - 1] if name.endswith("d") else 2)
 
 
 @family(r"upsample_(?P<mode>(?!\w*backward)\w+?)_(?P<a>float|half|bfloat|uchar|char|int|short|long|bool)")
 def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
-    if call["mode"] not in _MODES:
+    if call["mode"] not in _RESIZED:
         raise Unfit(f"the mode {call['mode']} is not driven")
-    mode, dims = _MODES[call["mode"]]
-    aligned = not mode.startswith("nearest") and "_aa" not in call["mode"]
+    name, dims = _resized(call["mode"])
+    nearest = "nearest" in name
     for shape, target, corners in (
         ((5, 4, 6)[:dims], (7, 9, 11)[:dims], False),
-        ((6, 7, 5)[:dims], (3, 4, 9)[:dims], aligned),
+        ((6, 7, 5)[:dims], (3, 4, 9)[:dims], not nearest and "_aa" not in name),
     ):
         operand = random((2, 3, *shape), dtype, 1)
-        value = _resize(operand.double(), target, call["mode"], corners=corners)
+        value = getattr(aten, name)(operand.double(), target, *(() if nearest else (corners,)))
         # Integers are computed in fixed point, and rounded once a dimension: by how much is not agreed on.
-        whole = not dtype.is_floating_point and not mode.startswith("nearest")
+        whole = not dtype.is_floating_point and not nearest
         result = operand, value, dims / 2 if whole else 2e-5
-        launch = call_operator(call, _RESIZED[call["mode"]], result, self=operand, align_corners=corners)
+        launch = call_operator(call, name, result, self=operand, align_corners=corners)
         if whole:
             (name, read), *_ = launch.derived.items()
             launch = msgspec.structs.replace(launch, derived={name: lambda bound, read=read: read(bound).float()})
         yield launch
 
 
-def _group_of(operand: Tensor, weight: Tensor) -> int:
-    return operand.shape[1] // weight.shape[1]
-
-
 def _convolve(operand: Tensor, weight: Tensor, bias: Tensor, **how: Any) -> tuple[Tensor, Tensor]:
     """Return a convolution in double, and the same of the absolute values."""
-    function = (F.conv1d, F.conv2d, F.conv3d)[operand.dim() - 3]
-    groups = _group_of(operand, weight)
-    first, second = (
-        function(a.double(), b.double(), c.double(), groups=groups, **how)
-        for a, b, c in ((operand, weight, bias), (operand.abs(), weight.abs(), bias.abs()))
-    )
-    return first, second
+    function: Any = (functional.conv1d, functional.conv2d, functional.conv3d)[operand.dim() - 3]
+    wide, groups = [each.double() for each in (operand, weight, bias)], operand.shape[1] // weight.shape[1]
+    return function(*wide, groups=groups, **how), function(*(each.abs() for each in wide), groups=groups, **how)
 
 
 def _geometry(operand: Tensor, weight: Tensor, value: Tensor, **how: Any) -> dict[str, int]:
     """Return the fields of Conv2DParams (Convolution.h) for tensors of (batch, channels, height, width)."""
-    groups = _group_of(operand, weight)
+    groups = operand.shape[1] // weight.shape[1]
     (height, width), (k_height, k_width) = operand.shape[-2:], weight.shape[-2:]
     fields = {
         "N": operand.shape[0], "C_in": operand.shape[1], "C_out": weight.shape[0], "H": height, "W": width,
@@ -155,7 +139,7 @@ def _conv3d(call: KernelCall, dtype: torch.dtype) -> Launches:
     threads = int(call["wm"]) * int(call["wn"]) * 32
     for groups, first in ((1, 0), (2, 1)):
         how = {"stride": (1, 2, 1), "padding": (1, 0, 2), "dilation": (1, 1, 2)}
-        operand, weight = (random((2, 6, 4, 11, 10), dtype, 1), random((10, 6 // groups, 2, 3, 2), dtype, 2))
+        operand, weight = random((2, 6, 4, 11, 10), dtype, 1), random((10, 6 // groups, 2, 3, 2), dtype, 2)
         bias = random((10,), dtype, 3)
         value, size = _convolve(operand, weight, bias, **how)
         params = call.struct("gP", D=operand.shape[2], outD=value.shape[2], kD=2, sD=1, padD=1, dD=1, out_ncdhw=first,
@@ -206,7 +190,7 @@ def _im2col(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, dilation, padding, stride in _WINDOWS:
         operand = random((2, 3, 7, 8), dtype, 1)
         wide = operand.double() if dtype == torch.bool else widen(operand)
-        value = F.unfold(wide, window, dilation, padding, stride)
+        value = functional.unfold(wide, window, dilation, padding, stride)
         columns = (8 + 2 * padding[1] - dilation[1] * (window[1] - 1) - 1) // stride[1] + 1
         yield Launch({
             "inputData": operand, "kernel_dilation": (*reversed(window), *reversed(dilation)),
@@ -224,8 +208,8 @@ def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
         ]
         operand = random((2, 3 * window[0] * window[1], shape[0] * shape[1]), dtype, 1)
         wide = operand.double() if dtype == torch.bool else widen(operand)
-        value = F.fold(wide, (7, 8), window, dilation, padding, stride)
-        size = F.fold(wide.abs(), (7, 8), window, dilation, padding, stride)
+        value = functional.fold(wide, (7, 8), window, dilation, padding, stride)
+        size = functional.fold(wide.abs(), (7, 8), window, dilation, padding, stride)
         partly = size.abs().double() * 6 * rounding(dtype)  # each addition is rounded
         yield Launch({
             "data_col": operand, "col_batch_stride": (operand.stride(0), 0), "channels": 3, "im_hw": (7, 8),
@@ -238,7 +222,7 @@ def _col2im(_call: KernelCall, dtype: torch.dtype) -> Launches:
 def _unfold_backward(_call: KernelCall, dtype: torch.dtype) -> Launches:
     for window, step in ((3, 2), (2, 3)):
         upstream = random((4, len(range(0, 11 - window, step)), 5, window), dtype, 1)
-        value = torch.ops.aten.unfold_backward(widen(upstream), (4, 10, 5), 1, window, step)
+        value = aten.unfold_backward(widen(upstream), (4, 10, 5), 1, window, step)
         # Innermost first; the window's own dimension is the last.
         strides = [upstream.stride(place) for place in (2, 1, 0, 3)]
         yield Launch({
@@ -256,9 +240,9 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     largest = call["op"] == "max"
     for size, stride, padding in (((1, 2, 2), (1, 2, 2), (0, 0, 0)), ((2, 3, 2), (1, 1, 2), (1, 1, 0))):
         operand = random((2, 3, 4, 7, 8), torch.float32, 1).double().requires_grad_()
-        result, places = F.max_pool3d(operand, size, stride, padding, return_indices=True)
+        result, places = functional.max_pool3d(operand, size, stride, padding, return_indices=True)
         if not largest:
-            result = F.avg_pool3d(operand, size, stride, padding)
+            result = functional.avg_pool3d(operand, size, stride, padding)
         params = call.fit("params", dims=5, pooling_dims=3, grad_input_sizes=operand.shape, input_sizes=operand.shape,
             grad_input_strides=operand.stride(), input_strides=operand.stride(), grad_output_sizes=result.shape,
             output_sizes=result.shape, grad_output_strides=result.stride(), output_strides=result.stride(),
@@ -325,7 +309,7 @@ def _grid_sampler(call: KernelCall, dtype: torch.dtype) -> Launches:
     dims, mode = int(call["dims"]), call["mode"] or "bilinear"
     for corners in (False, True):
         operand, grid = _image_and_grid(dims, dtype)
-        value = F.grid_sample(operand.double(), grid.double(), mode, call["pad"], align_corners=corners)
+        value = functional.grid_sample(operand.double(), grid.double(), mode, call["pad"], align_corners=corners)
         params = call.struct("params", **_params(operand, grid, value, corners=corners))
         threads = value.numel() // (value.shape[1] if dims == 2 else 1)
         expected = {"output": (operand, value, _slack(value, dtype))}
@@ -346,7 +330,7 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     ):
         operand, grid = _image_and_grid(dims, dtype)
         wide, places = operand.double().requires_grad_(), grid.double().requires_grad_()
-        result = F.grid_sample(wide, places, mode, padding, align_corners=corners)
+        result = functional.grid_sample(wide, places, mode, padding, align_corners=corners)
         upstream = random(result.shape, dtype, 3)
         image, moved = torch.autograd.grad(result, (wide, places), upstream.double())
         params = call.struct("params", **_params(operand, grid, result, corners=corners),
@@ -372,16 +356,15 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
 # Scattered: a thread for each place of the result, which adds to zeros.
 
 
-@family(rf"upsample_(?P<mode>{'|'.join(_MODES)})_backward_(?P<a>float|half|bfloat)(?P<gathered>_u(?:32|64))?")
+@family(rf"upsample_(?P<mode>{'|'.join(_RESIZED)})_backward_(?P<a>float|half|bfloat)(?P<gathered>_u(?:32|64))?")
 def _upsampling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
-    (mode, dims) = _MODES[call["mode"]]
+    name, dims = _resized(call["mode"])
+    nearest = "nearest" in name
     for shape, target, corners in (
         ((5, 4, 3)[:dims], (7, 9, 5)[:dims], False),
-        ((6, 7, 4)[:dims], (3, 12, 4)[:dims], not mode.startswith("nearest")),
+        ((6, 7, 4)[:dims], (3, 12, 4)[:dims], not nearest),
     ):
-        wide = torch.zeros((2, 3, *shape), dtype=torch.float64, requires_grad=True)
-        resized = _resize(wide, target, call["mode"], corners=corners)
-        upstream = random(resized.shape, dtype, 1)
-        (value,) = torch.autograd.grad(resized, wide, upstream.double())
-        result, name = ((upstream, value, 1e-5 + 32 * rounding(dtype)), f"{_RESIZED[call['mode']]}_backward")
-        yield call_operator(call, name, result, grad_output=upstream, align_corners=corners)
+        upstream, sizes = random((2, 3, *target), dtype, 1), (target, (2, 3, *shape))
+        value = getattr(aten, f"{name}_backward")(upstream.double(), *sizes, *(() if nearest else (corners,)))
+        result = upstream, value, 1e-5 + 32 * rounding(dtype)
+        yield call_operator(call, f"{name}_backward", result, grad_output=upstream, align_corners=corners)
