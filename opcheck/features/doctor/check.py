@@ -1,15 +1,18 @@
 """The rules of ``opcheck doctor``: what a rule examines, and which facts it needs."""
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import msgspec
+
+from opcheck.common import documents
 from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Severity
 from opcheck.data.packages import load_wheels
 from opcheck.data.registrations import OpLists
-from opcheck.features.doctor.machine_environment import Environment
+from opcheck.features.doctor.machine_environment import Environment, Torch
 from opcheck.model.records import Finding, GroupLocation, Record
 
 
@@ -48,6 +51,18 @@ class Examined:
     def is_listed(self) -> bool:
         """Return whether the lists cover the installed torch."""
         return self.environment.torch is not None and self.torch in self.lines
+
+    @property
+    def macos(self) -> Version:
+        """Return the macOS version; only for rules that need it."""
+        assert self.environment.macos is not None
+        return self.environment.macos
+
+    @property
+    def installed(self) -> Torch:
+        """Return the installed torch; only for rules that need it."""
+        assert self.environment.torch is not None
+        return self.environment.torch
 
     def minimum(self, line: Version) -> Version:
         """Return the oldest macOS where a release starts its MPS backend.
@@ -100,19 +115,43 @@ class DoctorRule(CatalogueRule):
         return next((name for name in self.needs if not FACTS[name](examined)), "")
 
 
-def rule(code: str, severity: Severity, *needs: str) -> Callable[[Check], DoctorRule]:
-    """Make a rule of the function below, which yields findings from an environment.
+class _DoctorText(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a rule says; fields in braces come from the function of the rule."""
 
-    Args:
-        code: the rule's code; ``docs/rules/CODE.md`` is its page.
-        severity: of its findings, unless they have their own.
-        needs: names of FACTS that the rule needs.
-    """
-    return lambda check: DoctorRule(id=code, severity=severity, check=check, needs=needs)
+    message: str
+    hint: str
+    #: None: the rule's own
+    severity: Severity | None = None
+    prints: str = ""
 
 
-#: A finding; ``examine`` adds the code and the severity of its rule.
-finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-type]  # see above
+class _DoctorDeclaration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry of ``checks.toml``."""
+
+    severity: Severity
+    needs: tuple[str, ...] = ()
+    texts: dict[str, _DoctorText] = {}
+
+
+_FILE = Path(__file__).with_name("checks.toml")
+_DECLARED = msgspec.convert(documents.from_toml(documents.read_text(_FILE)), dict[str, _DoctorDeclaration])
+_TEXTS = {name: (code, each, text) for code, each in _DECLARED.items() for name, text in each.texts.items()}
+
+
+def rule(code: str) -> Callable[[Check], DoctorRule]:
+    """Make the rule of an entry in ``checks.toml`` of the function below, which yields findings from an environment."""
+    entry = _DECLARED[code]
+    return lambda check: DoctorRule(id=code, severity=entry.severity, check=check, needs=entry.needs)
+
+
+def finding(text: str, /, *, place: GroupLocation | None = None, count: int = 1, **fields: object) -> Finding:
+    """Return a finding with a text of ``checks.toml``, by its name and the values of its fields."""
+    code, entry, words = _TEXTS[text]
+    message, hint, prints = (each.format(**fields) for each in (words.message, words.hint, words.prints))
+    severity, places = words.severity or entry.severity, (place,) if place else ()
+    return Finding(
+        rule=code, severity=severity, message=message, hint=hint, prints=prints, count=count, locations=places
+    )
 
 
 def install(line: Version) -> str:

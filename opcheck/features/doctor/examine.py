@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from opcheck.common import documents
 from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.tool import TOOL
@@ -71,9 +69,7 @@ def examine(
         missing = rule.missing(examined)
         if not missing:
             checked.append(rule.id)
-            for finding in rule.check(examined):
-                severity = finding.severity or rule.severity
-                findings.append(replace(finding, rule=rule.id, severity=severity))
+            findings += rule.check(examined)
         elif missing not in GIVEN:
             unknown.setdefault(missing, []).append(rule.id)
     findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))

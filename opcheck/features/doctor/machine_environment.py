@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError, brief
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.sanitize import for_json
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
@@ -89,6 +89,11 @@ class Torch(Record, frozen=True, kw_only=True):
         """Return the release line, ``2.13``."""
         return Version.parse(self.version)
 
+    @property
+    def release(self) -> str:
+        """Return the version without a local part, as an installer takes it."""
+        return self.version.partition("+")[0]
+
 
 class Environment(Record, frozen=True, kw_only=True):
     """Everything that ``opcheck doctor`` examines."""
@@ -122,27 +127,22 @@ def read(path: Path) -> Environment:
     Raises:
         UsageError: the file cannot be read, or has other content.
     """
-    hint = "write it on the machine in question: opcheck doctor --gather > environment.json"
-    try:
+    where, hint = f"--from {path}", "write it on the machine in question: opcheck doctor --gather > environment.json"
+    with explain_errors(DocumentError, "cannot read the facts", context=where, hint=hint):
         content = documents.read(path)
-    except DocumentError as error:
-        raise UsageError(f"cannot read the facts: {error}", context=f"--from {path}", hint=hint) from error
-    try:
+    with explain_errors(DocumentError, "not a gathered environment", context=where, hint=hint):
         environment = documents.from_json(content, Environment)
+    torch = environment.torch.version if environment.torch else ""
+    try:
         # The checks parse versions: a text that is no version is refused here, once.
-        texts = [environment.machine.macos, environment.python.version]
-        texts += [environment.torch.version] if environment.torch else []
-        for text in filter(None, texts):
+        for text in filter(None, (environment.machine.macos, environment.python.version, torch)):
             Version.parse(text)
-    except DocumentError as error:
-        reason = f"not a gathered environment: {error}"
     except UsageError as error:
-        reason = error.message
-    else:
-        if environment.schema == SCHEMA:
-            return environment
-        reason = f"its schema is {brief(environment.schema)}, not {SCHEMA!r}"
-    raise UsageError(reason, context=f"--from {path}", hint=hint)
+        raise UsageError(error.message, context=where, hint=hint) from error
+    if environment.schema != SCHEMA:
+        problem = f"its schema is {brief(environment.schema)}, not {SCHEMA!r}"
+        raise UsageError(problem, context=where, hint=hint)
+    return environment
 
 
 def dump(environment: Environment) -> str:

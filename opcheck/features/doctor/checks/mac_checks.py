@@ -1,6 +1,7 @@
 """The checks of the machine: macOS, chip, Rosetta, virtual machines, memory."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Span, Version
@@ -13,29 +14,22 @@ from opcheck.model.records import Finding
 _GIB = 1 << 30
 #: GB; Apple sells none with less, and programs for GPUs are seldom written for so little.
 _LITTLE = 8
-#: the facts of a pair of torch and macOS
-_PAIR = ("a Mac", "the macOS version", "an installed torch that the lists cover")
 
 
-@rule("OC301", "error", *_PAIR)
+@rule("OC301")
 def _too_old(examined: Examined) -> Iterator[Finding]:
-    macos = examined.environment.macos
-    minimum = examined.minimum(examined.torch)
-    if macos is None or macos >= minimum:
-        return
-    lines = examined.installable()
-    older = f"; or, on this macOS: {install(lines[-1])}" if lines else ""
-    yield finding(
-        message=f"torch {examined.torch} starts its MPS backend on macOS {minimum} and newer; this is macOS {macos}",
-        hint=f"update macOS to {minimum} or newer: softwareupdate --list{older}",
-        prints=examined.lists.release(str(examined.torch)).minimum_macos_text,
-    )
+    torch, macos, minimum = examined.torch, examined.macos, examined.minimum(examined.torch)
+    if macos < minimum:
+        lines = examined.installable()
+        older = f"; or, on this macOS: {install(lines[-1])}" if lines else ""
+        prints = examined.lists.release(str(torch)).minimum_macos_text
+        yield finding("macOS too old", torch=torch, minimum=minimum, macos=macos, older=older, prints=prints)
 
 
-@rule("OC302", "warning", *_PAIR, "the version of Python")
+@rule("OC302")
 def _wrong_results(examined: Examined) -> Iterator[Finding]:
-    macos, torch = examined.environment.macos, examined.torch
-    if macos is None or macos < examined.minimum(torch):
+    macos, torch = examined.macos, examined.torch
+    if macos < examined.minimum(torch):
         return
     here = _wrong_on(examined, torch, macos)
     newer = [line for line in examined.installable() if line > torch]
@@ -50,12 +44,8 @@ def _wrong_results(examined: Examined) -> Iterator[Finding]:
         mended = here - after.get(system, here)
         where, mend = f"macOS {system}", f"update macOS to {system}: softwareupdate --list"
     if mended:
-        yield finding(
-            message=f"torch {torch} has {plural(len(here), 'known wrong result')} that macOS "
-            f"{macos} causes; {where} does not have {', '.join(sorted(mended))}",
-            hint=f"{mend}; whether a model makes such calls: opcheck audit MODEL --torch {torch} --macos {macos}",
-            count=len(here),
-        )
+        words: dict[str, Any] = {"wrong": plural(len(here), "known wrong result"), "mended": ", ".join(sorted(mended))}
+        yield finding("wrong results", count=len(here), torch=torch, macos=macos, where=where, mend=mend, **words)
 
 
 def _wrong_on(examined: Examined, torch: Version, macos: Version) -> set[str]:
@@ -72,79 +62,45 @@ def _wrong_on(examined: Examined, torch: Version, macos: Version) -> set[str]:
     }
 
 
-@rule("OC303", "error", "a Mac", "the chip")
+@rule("OC303")
 def _intel(examined: Examined) -> Iterator[Finding]:
-    if examined.environment.machine.apple_silicon:
-        return
-    span = load_wheels().intel
-    lines = [line for line in examined.lines if line in span]
-    yield finding(
-        message=f"this Mac has an Intel processor; the last torch with a wheel for it is {lines[-1]}",
-        hint=f"stay with it, on the CPU: {install(lines[-1])}; or use a Mac with Apple silicon",
-    )
+    if not examined.environment.machine.apple_silicon:
+        last = [line for line in examined.lines if line in load_wheels().intel][-1]
+        yield finding("intel", last=last, install=install(last))
 
 
-@rule("OC304", "error", "a Mac", "the chip")
+@rule("OC304")
 def _rosetta(examined: Examined) -> Iterator[Finding]:
     machine, python = examined.environment.machine, examined.environment.python
     if machine.apple_silicon and python.architecture == "x86_64":
-        rosetta = ", under Rosetta" if machine.translated else ""
-        anew = (
-            "CONDA_SUBDIR=osx-arm64 conda create -n arm64 python=3.12"
-            if python.conda
-            else "/opt/homebrew/bin/python3 -m venv .venv"
-        )
-        yield finding(
-            message="this Python is built for Intel processors and runs on "
-            f"{machine.chip or 'Apple silicon'}{rosetta}: "
-            "pip gives it the torch of Intel Macs, which ends with 2.2",
-            hint=f"install a Python for arm64 and make a new environment: {anew} "
-            "(python3 -c 'import platform; print(platform.machine())' then prints arm64)",
-        )
+        rosetta, chip = ", under Rosetta" if machine.translated else "", machine.chip or "Apple silicon"
+        yield finding("conda for Intel" if python.conda else "Python for Intel", chip=chip, rosetta=rosetta)
 
 
-@rule("OC305", "warning", "a Mac")
+@rule("OC305")
 def _virtual(examined: Examined) -> Iterator[Finding]:
     machine = examined.environment.machine
-    hosted = machine.hosted == "GitHub-hosted"
-    if not (machine.virtual or hosted or machine.model.startswith("VirtualMac")):
-        return
-    yield finding(
-        message=(
-            "this runner hosted by GitHub is a virtual machine: MPS runs on its virtual GPU, with about 1 GB of memory"
-            if hosted
-            else "macOS runs in a virtual machine: MPS runs on a virtual GPU, or raises at the first tensor"
-        ),
-        hint="test small models there (below 1 GB, each in a process of its own); opcheck audit MODEL predicts the "
-        "rest on any machine; results of a virtual GPU may differ from those of a Mac",
-        prints="MPS backend out of memory (MPS allocated: 1024.00 MB). Tried to allocate 256 bytes on shared pool.",
-    )
+    if machine.hosted == "GitHub-hosted":
+        yield finding("hosted by GitHub")
+    elif machine.virtual or machine.model.startswith("VirtualMac"):
+        yield finding("virtual machine")
 
 
-@rule("OC306", "note", "a Mac", "the macOS version", "the memory")
+@rule("OC306")
 def _memory(examined: Examined) -> Iterator[Finding]:
-    machine, macos = examined.environment.machine, examined.environment.macos
-    size = (machine.memory or 0) // _GIB
-    if machine.memory is None or macos is None or size > _LITTLE:
+    environment = examined.environment
+    size = (environment.machine.memory or 0) // _GIB
+    if size > _LITTLE:
         return
-    smallest = load_macs()[0].on(macos)
-    asked = examined.environment.torch
-    seen = asked.recommended if asked else None
-    recommended = seen or smallest.nbytes * size // _LITTLE
-    high = watermarks(examined.environment.variables, examined.torch).high
+    seen = environment.torch.recommended if environment.torch else None
+    recommended = seen or load_macs()[0].on(examined.macos).nbytes * size // _LITTLE
+    high = watermarks(environment.variables, examined.torch).high
     limit = f"raises above {filesize(int(recommended * high))}" if high else "has no limit"
     claim = "torch reports that Metal recommends" if seen else "Metal is expected to recommend"
-    yield finding(
-        message=f"{size} GiB of memory: {claim} at most {filesize(recommended)} of it for the GPU, and torch {limit}",
-        hint=f"whether a model fits: opcheck audit MODEL --memory {size}",
-    )
+    yield finding("little memory", size=size, claim=claim, recommended=filesize(recommended), limit=limit)
 
 
-@rule("OC307", "note", "a Mac", "the macOS version")
+@rule("OC307")
 def _not_listed(examined: Examined) -> Iterator[Finding]:
-    macos = examined.environment.macos
-    if macos is not None and macos.major > MACOS_MAJORS[-1]:
-        yield finding(
-            message=f"macOS {macos} is newer than the op lists: it is judged as {MACOS_MAJORS[-1]}",
-            hint="pip install --upgrade opcheck",
-        )
+    if examined.macos.major > MACOS_MAJORS[-1]:
+        yield finding("newer macOS", macos=examined.macos, newest=MACOS_MAJORS[-1])

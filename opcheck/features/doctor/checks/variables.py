@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator
+from typing import Any
 
 from opcheck.data.environment import Explanation, load_environment, number
 from opcheck.data.watermarks import HIGH, LOW, find_invalid, watermarks
@@ -26,71 +27,52 @@ def _set(examined: Examined) -> Iterator[tuple[str, str, Explanation]]:
         yield name, value, load_environment().explain(name, str(examined.torch))
 
 
-@rule("OC320", "error")
+@rule("OC320")
 def _unknown_name(examined: Examined) -> Iterator[Finding]:
-    real = load_environment().variables
     for name, value, known in _set(examined):
         if known.status == "invented":
             what, _, instead = known.text.partition(". ")
-            yield finding(message=what, hint=f"unset {name}. {instead}")
+            yield finding("invented variable", name=name, what=what, instead=instead)
         elif known.status == "unknown":
-            near = difflib.get_close_matches(name, real, n=1, cutoff=0.8)
-            mend = f"unset {name}; export {near[0]}={value}" if near else f"unset {name}"
-            yield finding(
-                severity="error" if near else "warning",
-                message=f"no release of PyTorch that is in the lists reads {name}"
-                + (f"; the nearest name that a release reads is {near[0]}" if near else ""),
-                hint=mend,
-            )
+            near = difflib.get_close_matches(name, load_environment().variables, n=1, cutoff=0.8)
+            text = "misspelled variable" if near else "unknown variable"
+            yield finding(text, name=name, value=value, near="".join(near))
 
 
-@rule("OC321", "warning", "an installed torch that the lists cover")
+@rule("OC321")
 def _other_release(examined: Examined) -> Iterator[Finding]:
     for name, _, known in _set(examined):
         if known.status in {"later", "earlier"}:
-            yield finding(message=known.text, hint=f"unset {name}, or use a torch that reads it")
+            yield finding("variable of another release", name=name, text=known.text)
 
 
-@rule("OC322", "error")
+@rule("OC322")
 def _no_number(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         if known.status == "read" and known.variable is not None and number(value) is None:
-            yield finding(
-                message=f"{name} is {value!r}, which is no number; it takes {known.variable.values}",
-                hint=f"export {name}=1" if name == _FALLBACK else f"unset {name}",
-            )
+            mend = f"export {name}=1" if name == _FALLBACK else f"unset {name}"
+            yield finding("no number", name=name, value=value, values=known.variable.values, mend=mend)
 
 
-@rule("OC323", "error")
+@rule("OC323")
 def _watermarks(examined: Examined) -> Iterator[Finding]:
     variables = examined.environment.variables
     if any(number(variables.get(name, "0")) is None for name in (HIGH, LOW)):
         return
     invalid = find_invalid(watermarks(variables, examined.torch))
-    if invalid is None:
-        return
-    given = "is" if invalid.variable in variables else "is by default"
-    if invalid.variable == HIGH:
-        problem = f"from 0.0 to {invalid.bound:g} is taken"
-    else:
-        problem = f"it must not be above {HIGH}={invalid.bound:g}"
-    yield finding(
-        message=f"{invalid.variable} {given} {invalid.ratio:g}: {problem}",
-        hint=f"unset {HIGH}" if invalid.variable == HIGH else f"export {invalid.variable}={invalid.bound:g}",
-        prints=invalid.prints,
-    )
+    if invalid is not None:
+        text = "high watermark" if invalid.variable == HIGH else "low watermark"
+        given = "is" if invalid.variable in variables else "is by default"
+        yield finding(text, given=given, high=HIGH, **invalid._asdict())
 
 
-@rule("OC324", "warning")
+@rule("OC324")
 def _no_limit(examined: Examined) -> Iterator[Finding]:
     if number(examined.environment.variables.get(HIGH, "")) == 0:
-        yield finding(
-            message=f"{HIGH} is 0: torch takes memory without a limit, and macOS may swap until it stops responding",
-            hint=f"unset {HIGH}; opcheck audit MODEL --memory GB estimates what a model needs",
-        )
+        yield finding("no limit", name=HIGH)
 
 
-@rule("OC325", "warning")
+@rule("OC325")
 def _bits(examined: Examined) -> Iterator[Finding]:
     for name, value, known in _set(examined):
         bits = known.variable.bits if known.status == "read" and known.variable else ()
@@ -99,22 +81,16 @@ def _bits(examined: Examined) -> Iterator[Finding]:
             continue
         every = sum(bit.value for bit in bits)
         set_ = {bit.name for bit in bits if bit.value & given}
+        about: dict[str, Any] = {"name": name, "value": value, "given": given}
         if given & ~every or given < 0:
-            raises = name == _PROFILE and given > every
-            yield finding(
-                severity="error" if raises else "warning",
-                message=f"{name} is {value}: its bits are " + ", ".join(f"{b.value} {b.name}" for b in bits),
-                hint=f"export {name}={given & every if given > 0 else 0}",
-                prints=f"invalid log options {given} passed to {name}" if raises else "",
-            )
+            text = "refused bits" if name == _PROFILE and given > every else "unknown bits"
+            words, instead = ", ".join(f"{b.value} {b.name}" for b in bits), given & every if given > 0 else 0
+            yield finding(text, **about, bits=words, instead=instead)
         elif set_ and set_ <= {*_HOW.get(name, ())}:
-            yield finding(
-                message=f"{name} is {value}: {', '.join(sorted(set_))} sets how to print, and no bit selects what",
-                hint=f"export {name}={given | 1}",
-            )
+            yield finding("nothing to print", **about, bits=", ".join(sorted(set_)), instead=given | 1)
 
 
-@rule("OC326", "note")
+@rule("OC326")
 def _contradiction(examined: Examined) -> Iterator[Finding]:
     variables = examined.environment.variables
     profile = load_environment().variables[_PROFILE]
@@ -123,12 +99,7 @@ def _contradiction(examined: Examined) -> Iterator[Finding]:
     if examined.torch not in profile.torch or not asked or not {*asked} <= {*_FALLBACKS}:
         return
     if number(variables.get(_FALLBACK, "0")) == 0:
-        yield finding(
-            message=f"{_PROFILE} requests only CPU fallbacks ({', '.join(asked)}), and "
-            f"{_FALLBACK} is off: an "
-            "operator without a kernel raises instead, and only what always falls back is printed",
-            hint=f"export {_FALLBACK}=1",
-        )
+        yield finding("only fallbacks", profile=_PROFILE, fallback=_FALLBACK, bits=", ".join(asked))
 
 
 def _whole(value: str) -> int | None:
