@@ -19,15 +19,7 @@ from opcheck.common.versions import Version
 from opcheck.data.files import Release
 from opcheck.data.wheels import inductor
 from opcheck.data.wheels.inductor import RULES
-from opcheck.features.compile.compile_records import (
-    TRIED,
-    CompiledVariants,
-    CompileFailure,
-    CompilePlan,
-    CompileRequest,
-    TriedVariant,
-    Variant,
-)
+from opcheck.features.compile import compile_records as records
 from opcheck.worker.environments import distribution_version
 from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
 
@@ -37,11 +29,11 @@ _REST = 120.0
 
 def compile_variants(
     request: CaptureRequest,
-    plan: CompilePlan,
+    plan: records.CompilePlan,
     *,
     progress: Callable[[str], None] | None = None,
     show_output: bool = False,
-) -> CompiledVariants:
+) -> records.CompiledVariants:
     """Try the plan's variants on the request's model in a child process; if it is ended, return the results so far.
 
     Raises:
@@ -52,14 +44,14 @@ def compile_variants(
     with tempfile.TemporaryDirectory(prefix="opcheck-", ignore_cleanup_errors=True) as scratch:
         plan = replace(plan, scratch=scratch)
 
-        def try_variants(variants: tuple[Variant, ...]) -> CompiledVariants:
+        def try_variants(variants: tuple[records.Variant, ...]) -> records.CompiledVariants:
             part = replace(plan, variants=variants)
             limit = _REST + len(variants) * plan.seconds
             capture = replace(request, time_limit=limit)
             return ask(
                 "opcheck.features.compile.child.try_plan:answer",
-                CompiledVariants,
-                CompileRequest(capture=capture, plan=part),
+                records.CompiledVariants,
+                records.CompileRequest(capture=capture, plan=part),
                 capture,
                 device=plan.device,
                 progress=progress,
@@ -71,7 +63,7 @@ def compile_variants(
         try:
             return try_variants(plan.variants)
         except (KeyboardInterrupt, SignalledError, CaptureError) as error:
-            compiled = _tried_so_far(Path(scratch) / TRIED)
+            compiled = _tried_so_far(Path(scratch) / records.TRIED)
             if compiled is None:
                 raise
             ended = error.message if isinstance(error, CaptureError) else ended_by(error)
@@ -80,22 +72,22 @@ def compile_variants(
 
 
 def _one_by_one(
-    try_variants: Callable[[tuple[Variant, ...]], CompiledVariants], variants: Sequence[Variant]
-) -> CompiledVariants:
+    try_variants: Callable[[tuple[records.Variant, ...]], records.CompiledVariants], variants: Sequence[records.Variant]
+) -> records.CompiledVariants:
     """Try each variant in a process that it may end; each process loads the model again.
 
     Raises:
         CaptureError: every variant's process ended.
     """
-    whole: CompiledVariants | None = None
-    tried: list[TriedVariant] = []
+    whole: records.CompiledVariants | None = None
+    tried: list[records.TriedVariant] = []
     for variant in variants:
         try:
             whole = try_variants((variant,))
             tried += whole.tried
         except CaptureError as error:
-            failure = CompileFailure(kind="died", message=error.message)
-            tried.append(TriedVariant(variant=variant, outcome="died", failure=failure))
+            failure = records.CompileFailure(kind="died", message=error.message)
+            tried.append(records.TriedVariant(variant=variant, outcome="died", failure=failure))
     if whole is None:
         raise CaptureError(
             "the process of every variant ended early",
@@ -105,10 +97,10 @@ def _one_by_one(
     return replace(whole, tried=tuple(tried))
 
 
-def _tried_so_far(path: Path) -> CompiledVariants | None:
+def _tried_so_far(path: Path) -> records.CompiledVariants | None:
     """Return what a process that was ended had tried; None where it had not come so far."""
     try:
-        return msgspec.json.decode(documents.read(path), type=CompiledVariants)
+        return msgspec.json.decode(documents.read(path), type=records.CompiledVariants)
     except (documents.DocumentError, msgspec.MsgspecError):
         return None
 

@@ -4,14 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from opcheck.common.text import and_more, plural
 from opcheck.data.compile_defects import DECIDING
-from opcheck.features.compile.compile_records import (
-    DTYPES,
-    Advisory,
-    CompileReport,
-    FailureGroup,
-    GraphBreak,
-    VariantRow,
-)
+from opcheck.features.compile import compile_records as records
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, TextSpan, Words, section
 
 _RECURRENT = (
@@ -19,7 +12,7 @@ _RECURRENT = (
 )
 
 
-def document(report: CompileReport, *, times: bool = True, short: bool = False) -> Iterator[Block]:
+def document(report: records.CompileReport, *, times: bool = True, short: bool = False) -> Iterator[Block]:
     """Make the page: what to use first, then the table, then why.
 
     Args:
@@ -42,7 +35,7 @@ def document(report: CompileReport, *, times: bool = True, short: bool = False) 
     yield from _why(report, times=times)
 
 
-def _why(report: CompileReport, *, times: bool = False) -> Iterator[Block]:
+def _why(report: records.CompileReport, *, times: bool = False) -> Iterator[Block]:
     failures = [group for group in report.failures if group.kind not in DECIDING]
     yield from section("Failures", Bullets(tuple(map(_failure, failures))))
     known = Bullets(tuple(map(_advisory, report.advisories)))
@@ -57,14 +50,14 @@ def _why(report: CompileReport, *, times: bool = False) -> Iterator[Block]:
     yield from section("Not checked", Bullets(report.not_checked))
 
 
-def _variants(report: CompileReport, rows: Iterable[VariantRow]) -> Table:
+def _variants(report: records.CompileReport, rows: Iterable[records.VariantRow]) -> Table:
     tried = {dtype for row in report.rows for dtype in row.outcomes}
-    dtypes = [*(d for d in DTYPES if d in tried), *sorted(tried - {*DTYPES})]
+    dtypes = [*(d for d in records.DTYPES if d in tried), *sorted(tried - {*records.DTYPES})]
     cells = ((row.variant, row.run, str(row.graphs), *(row.outcomes.get(each, "-") for each in dtypes)) for row in rows)
     return Table(("variant", "run", "graphs", *dtypes), tuple(cells))
 
 
-def _short(report: CompileReport) -> Iterator[Block]:
+def _short(report: records.CompileReport) -> Iterator[Block]:
     """Show the variants that do not work, then a line for each section of the whole page."""
     others = [row for row in report.rows if {*row.outcomes.values()} != {"works"}]
     if others:
@@ -83,7 +76,7 @@ def _short(report: CompileReport) -> Iterator[Block]:
     yield Facts(tuple(rows), short=True)
 
 
-def _metal(report: CompileReport) -> Iterator[Block]:
+def _metal(report: records.CompileReport) -> Iterator[Block]:
     """Count the kernels, and show the eager calls that are not native, with the first places that make them."""
     if not report.kernels and not report.externs:
         return
@@ -102,7 +95,7 @@ def _metal(report: CompileReport) -> Iterator[Block]:
         yield Table(("operator", "on the target", "line"), tuple(rows), code=(0,))
 
 
-def _failure(group: FailureGroup) -> str:
+def _failure(group: records.FailureGroup) -> str:
     place = group.line or (f"module {group.module}" if group.module else "")
     parts = (
         group.message,
@@ -118,13 +111,13 @@ def _failure(group: FailureGroup) -> str:
     return "".join(parts)
 
 
-def _list_variants(entry: FailureGroup | Advisory) -> str:
+def _list_variants(entry: records.FailureGroup | records.Advisory) -> str:
     """Return the variants and the links of an entry, behind its text."""
     texts = ("; ".join(entry.variants), " ".join(entry.links))
     return "".join(f" -- {text}" for text in texts if text)
 
 
-def _advisory(advisory: Advisory) -> str:
+def _advisory(advisory: records.Advisory) -> str:
     summary = advisory.summary.rstrip(".")
     kernels = f"; {plural(advisory.kernels, 'kernel')} of this kind" if advisory.kernels else ""
     where = f", the first at {advisory.line}" if advisory.line else ""
@@ -133,7 +126,7 @@ def _advisory(advisory: Advisory) -> str:
     return text + _list_variants(advisory)
 
 
-def _times(report: CompileReport) -> Iterator[str]:
+def _times(report: records.CompileReport) -> Iterator[str]:
     for tried in report.compiled.tried:
         if tried.seconds:
             variant = tried.variant
@@ -142,7 +135,7 @@ def _times(report: CompileReport) -> Iterator[str]:
             yield f"{variant} ({variant.dtype}, {variant.run}): {tried.seconds:.1f} s{beside}"
 
 
-def _dynamo(report: CompileReport) -> Iterator[Block]:
+def _dynamo(report: records.CompileReport) -> Iterator[Block]:
     attempts = report.compiled.tried
     skipped = max((tried.skipped for tried in attempts), default=0)
     empty = [str(tried.variant) for tried in attempts if tried.outcome == "nothing compiled"]
@@ -159,7 +152,7 @@ def _dynamo(report: CompileReport) -> Iterator[Block]:
     yield from section("Compiled again", Bullets(tuple(dict.fromkeys(guards))))
 
 
-def _break(graph_break: GraphBreak) -> str:
+def _break(graph_break: records.GraphBreak) -> str:
     location = graph_break.location
     where = f" at {location}: {location.text}" if location else ""
     return f"{graph_break.id} {graph_break.reason}{where}".strip()

@@ -18,25 +18,9 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline, Mode
 from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
 from opcheck.data.registrations import OpLists
+from opcheck.features.compile import compile_records as records
 from opcheck.features.compile.check.metal_check import lint
 from opcheck.features.compile.compile_process import AHEAD_SINCE, METAL_SINCE
-from opcheck.features.compile.compile_records import (
-    AOTINDUCTOR,
-    METAL,
-    PORTABLE,
-    Advisory,
-    CompiledVariants,
-    CompileFailure,
-    CompileReport,
-    Extern,
-    FailureGroup,
-    FusedNode,
-    JudgedExtern,
-    SideGraph,
-    TriedVariant,
-    Variant,
-    VariantRow,
-)
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.model.records import Report
@@ -62,7 +46,7 @@ _AHEAD = (
 
 
 #: Variants that were tried.
-Attempts = Sequence[TriedVariant]
+Attempts = Sequence[records.TriedVariant]
 #: A run of the program without torch.compile: its dtype, and whether it is a training step.
 Eager = tuple[str, bool]
 #: Its audit, or why there is none.
@@ -79,7 +63,7 @@ _EAGER_OUTCOMES: dict[Headline, str] = {
 
 
 def report(
-    compiled: CompiledVariants,
+    compiled: records.CompiledVariants,
     target: Target,
     lists: OpLists,
     tool: str,
@@ -88,7 +72,7 @@ def report(
     unread: str = "",
     differing: Sequence[str] = (),
     command: str = "",
-) -> CompileReport:
+) -> records.CompileReport:
     """Judge what was compiled.
 
     Args:
@@ -107,17 +91,17 @@ def report(
     known, lookup = _defects_of(target, compiled), OperatorLookup(lists)
     tried = tuple(
         _portable_on_target(attempt, eager or {})
-        if attempt.variant.backend in PORTABLE
+        if attempt.variant.backend in records.PORTABLE
         else _on_target(attempt, target, known, lookup)
         for attempt in compiled.tried
     )
     externs = _judge_externs(tried, target, lookup)
     not_checked = [*_NOT_CHECKED]
-    if any(attempt.variant.backend == AOTINDUCTOR for attempt in tried):
+    if any(attempt.variant.backend == records.AOTINDUCTOR for attempt in tried):
         not_checked.append(_AHEAD)
     if compiled.ended:
         not_checked.append(f"{compiled.lacking} variants: {compiled.ended} ended the run")
-    return CompileReport(
+    return records.CompileReport(
         tool=tool,
         model=compiled.model,
         target={"torch": str(target.torch), "macos": str(target.macos)},
@@ -134,12 +118,12 @@ def report(
     )
 
 
-def eager_runs(variants: Iterable[Variant]) -> tuple[Eager, ...]:
+def eager_runs(variants: Iterable[records.Variant]) -> tuple[Eager, ...]:
     """Return the runs without torch.compile that the portable variants are judged by."""
-    return tuple(dict.fromkeys((v.dtype, v.training) for v in variants if v.backend in PORTABLE))
+    return tuple(dict.fromkeys((v.dtype, v.training) for v in variants if v.backend in records.PORTABLE))
 
 
-def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
+def exit_code(report: records.CompileReport, *, each_dtype: bool = False) -> int:
     """Return 0 where each run works in Metal in some dtype; 1 where a run does not, 3 where the outcome is not known.
 
     Where nothing was compiled for Metal, one variant that works is enough.
@@ -165,7 +149,7 @@ def exit_code(report: CompileReport, *, each_dtype: bool = False) -> int:
 _UNSURE = frozenset({_UNKNOWN, "too long"})
 
 
-def _portable_on_target(tried: TriedVariant, eager: Mapping[Eager, Audit]) -> TriedVariant:
+def _portable_on_target(tried: records.TriedVariant, eager: Mapping[Eager, Audit]) -> records.TriedVariant:
     """Return a variant that generates no code as the target runs it: its operators are those of the eager program."""
     audit = eager.get((tried.variant.dtype, tried.variant.training))
     if audit is None or tried.outcome not in {"works", "one shape only", "differs"}:
@@ -174,20 +158,20 @@ def _portable_on_target(tried: TriedVariant, eager: Mapping[Eager, Audit]) -> Tr
     return replace(tried, outcome=outcome, failure=failure) if outcome else tried
 
 
-def _of_audit(audit: Audit) -> tuple[str, CompileFailure | None]:
+def _of_audit(audit: Audit) -> tuple[str, records.CompileFailure | None]:
     """Return the outcome of a program that runs on mps without code of its own, and why; empty where it runs."""
     if isinstance(audit, OpcheckError):
         message = f"not checked on mps: the audit of this run ended: {audit.message}"
-        return _UNKNOWN, CompileFailure(kind="harness", message=message, ours=True)
+        return _UNKNOWN, records.CompileFailure(kind="harness", message=message, ours=True)
     outcome = _EAGER_OUTCOMES[audit.headline]
     group = next((group for group in audit.groups if group.status != "native"), None)
     if group is None or (outcome == _UNKNOWN and audit.problems):
         why = audit.problems[0].message if outcome == _UNKNOWN and audit.problems else audit.headline
-        return outcome, CompileFailure(kind="audit", message=f"on mps without torch.compile: {why}")
+        return outcome, records.CompileFailure(kind="audit", message=f"on mps without torch.compile: {why}")
     message = f"on mps, with or without torch.compile: {group.prints or group.because}"
     place = next((place.location for place in group.locations), None)
     location = place and replace(place, statement="")
-    return outcome, CompileFailure(kind="audit", message=message, op=group.op, location=location)
+    return outcome, records.CompileFailure(kind="audit", message=message, op=group.op, location=location)
 
 
 class _Defects(NamedTuple):
@@ -196,19 +180,19 @@ class _Defects(NamedTuple):
     present: tuple[CompileDefect, ...]
     mended: tuple[CompileDefect, ...]
 
-    def cause(self, failure: CompileFailure) -> CompileDefect | None:
+    def cause(self, failure: records.CompileFailure) -> CompileDefect | None:
         """Return the target's defect that explains a failure."""
         text = failure.message
         explains = (d for d in self.present if text.startswith(f"{d.id}: ") or d.when.explains(text))
         return next(explains, None)
 
-    def release_that_mended(self, failure: CompileFailure) -> str:
+    def release_that_mended(self, failure: records.CompileFailure) -> str:
         """Return the release that fixed the failure, or empty."""
         releases = (d.torch.until for d in self.mended if d.when.explains(failure.message))
         return str(next(releases, ""))
 
 
-def _defects_of(target: Target, compiled: CompiledVariants) -> _Defects:
+def _defects_of(target: Target, compiled: records.CompiledVariants) -> _Defects:
     """Return the known defects; where the target's own backend wrote the kernels no failure of theirs is mended."""
     defects = load_defects()
     written_by = Version.parse(compiled.metal_backend or compiled.installed_torch)
@@ -219,27 +203,29 @@ def _defects_of(target: Target, compiled: CompiledVariants) -> _Defects:
     )
 
 
-def _absent(variant: Variant, target: Target) -> str:
+def _absent(variant: records.Variant, target: Target) -> str:
     """Return what the target's Inductor lacks for a variant, or empty."""
     if target.torch < METAL_SINCE:
         return (
             f"Metal backend in Inductor (it came with {METAL_SINCE}): torch.compile(model) raises on mps, "
             "backend='aot_eager' does not"
         )
-    if variant.backend == AOTINDUCTOR and target.torch < AHEAD_SINCE:
+    if variant.backend == records.AOTINDUCTOR and target.torch < AHEAD_SINCE:
         return f"AOTInductor for mps (its C++ wrapper came with {AHEAD_SINCE})"
     return ""
 
 
-def _on_target(tried: TriedVariant, target: Target, known: _Defects, lookup: OperatorLookup) -> TriedVariant:
+def _on_target(
+    tried: records.TriedVariant, target: Target, known: _Defects, lookup: OperatorLookup
+) -> records.TriedVariant:
     """Return the variant with its outcome on the target's release and in Metal."""
     if not tried.variant.metal:
         return tried
     if absent := _absent(tried.variant, target):
-        failure = CompileFailure(kind="backend", message=f"torch {target.torch} has no {absent}")
+        failure = records.CompileFailure(kind="backend", message=f"torch {target.torch} has no {absent}")
         return replace(tried, outcome="no backend", failure=failure, side=(), side_again=())
 
-    def judge_graph(graph: SideGraph) -> SideGraph:
+    def judge_graph(graph: records.SideGraph) -> records.SideGraph:
         failures = (
             *(_with_defect(failure, known) for failure in (*graph.failures, *lint(graph))),
             *_known_failures(graph, known),
@@ -252,7 +238,7 @@ def _on_target(tried: TriedVariant, target: Target, known: _Defects, lookup: Ope
     return replace(judged, outcome=_outcome(judged, known))
 
 
-def _with_defect(failure: CompileFailure, known: _Defects) -> CompileFailure:
+def _with_defect(failure: records.CompileFailure, known: _Defects) -> records.CompileFailure:
     """Return a failure; what is wrong with the text of a kernel is preceded by the defect that explains it."""
     defect = known.cause(failure) if failure.kind == "shader" else None
     if defect is None:
@@ -260,20 +246,20 @@ def _with_defect(failure: CompileFailure, known: _Defects) -> CompileFailure:
     return replace(failure, message=f"{_cause(defect)}: {failure.message}")
 
 
-def _known_failures(graph: SideGraph, known: _Defects) -> Iterator[CompileFailure]:
+def _known_failures(graph: records.SideGraph, known: _Defects) -> Iterator[records.CompileFailure]:
     """Yield the known defects that decide, and that the kernels and eager calls of a graph meet."""
     for defect in known.present:
         if defect.effect in DECIDING:
             yield from itertools.islice(_list_affected(defect, (graph,)), 1)
 
 
-def _list_affected(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterator[CompileFailure]:
+def _list_affected(defect: CompileDefect, graphs: Iterable[records.SideGraph]) -> Iterator[records.CompileFailure]:
     """Yield a failure for each kernel and each eager call that meets a defect."""
 
-    def failure(op: str, source: FusedNode | Extern | None) -> CompileFailure:
+    def failure(op: str, source: records.FusedNode | records.Extern | None) -> records.CompileFailure:
         location, module = (source.location, source.module) if source else (None, "")
         kind, message = defect.effect, _cause(defect)
-        return CompileFailure(kind=kind, message=message, op=op, location=location, module=module)
+        return records.CompileFailure(kind=kind, message=message, op=op, location=location, module=module)
 
     for graph in graphs:
         for kernel in graph.kernels:
@@ -287,7 +273,9 @@ def _list_affected(defect: CompileDefect, graphs: Iterable[SideGraph]) -> Iterat
                 yield failure(extern.op, extern)
 
 
-def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[CompileFailure]:
+def _refused_externs(
+    graph: records.SideGraph, target: Target, lookup: OperatorLookup
+) -> Iterator[records.CompileFailure]:
     """Yield the operators that compiled code calls eagerly and that the target refuses."""
     # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
     for extern in (each for each in graph.externs if "::" in each.op):
@@ -295,7 +283,7 @@ def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -
         refused = verdict.status == "unsupported"
         if refused or (verdict.kind == "env" and not target.cpu_fallback):
             how = "raises" if refused else "raises without PYTORCH_ENABLE_MPS_FALLBACK=1"
-            yield CompileFailure(
+            yield records.CompileFailure(
                 kind="extern" if refused else "fallback",
                 message=f"compiled code calls {extern.op} eagerly, which {how} on mps",
                 op=extern.op,
@@ -304,7 +292,7 @@ def _refused_externs(graph: SideGraph, target: Target, lookup: OperatorLookup) -
             )
 
 
-def _outcome(tried: TriedVariant, known: _Defects) -> str:
+def _outcome(tried: records.TriedVariant, known: _Defects) -> str:
     """Return the outcome with all that is known of the target; a failure that the target mended does not count."""
     if tried.outcome not in {"works", "fails", "one shape only"}:
         return tried.outcome
@@ -327,7 +315,7 @@ def _outcome(tried: TriedVariant, known: _Defects) -> str:
 _LESSER = {"wrong result": "wrong result", "fallback": "needs fallback", "perhaps wrong": _UNKNOWN}
 
 
-def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
+def _advisories(tried: Attempts, known: _Defects) -> Iterator[records.Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in known.present:
         by_variant = [
@@ -336,7 +324,7 @@ def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
         affected = [place for _, places in by_variant for place in places]
         variants = [attempt for attempt, places in by_variant if places]
         if affected or (compiled and defect.when.any):
-            yield Advisory(
+            yield records.Advisory(
                 id=defect.id,
                 effect=defect.effect,
                 summary=defect.summary,
@@ -348,15 +336,15 @@ def _advisories(tried: Attempts, known: _Defects) -> Iterator[Advisory]:
             )
 
 
-def _rows(tried: Attempts) -> Iterator[VariantRow]:
+def _rows(tried: Attempts) -> Iterator[records.VariantRow]:
     for (variant, run), members in _by_run(tried).items():
         outcomes = {member.variant.dtype: member.outcome for member in members}
-        yield VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
+        yield records.VariantRow(variant=variant, run=run, outcomes=outcomes, graphs=members[0].graphs)
 
 
-def _failures(tried: Attempts, known: _Defects) -> Iterator[FailureGroup]:
+def _failures(tried: Attempts, known: _Defects) -> Iterator[records.FailureGroup]:
     """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
-    groups: dict[tuple[str, str], list[tuple[TriedVariant, CompileFailure]]] = {}
+    groups: dict[tuple[str, str], list[tuple[records.TriedVariant, records.CompileFailure]]] = {}
     for attempt in tried:
         for failure in failures_of(attempt):
             defect = known.cause(failure)
@@ -367,7 +355,7 @@ def _failures(tried: Attempts, known: _Defects) -> Iterator[FailureGroup]:
         failing = [attempt for attempt in tried if any(attempt is failed for failed, _ in members)]
         defect = known.cause(failure)
         links = [d.links for d in known.mended if d.when.explains(failure.message)]
-        yield FailureGroup(
+        yield records.FailureGroup(
             kind=failure.kind,
             message=failure.message,
             op=failure.op,
@@ -387,7 +375,7 @@ def _failures(tried: Attempts, known: _Defects) -> Iterator[FailureGroup]:
 _KERNEL = re.compile(r"\b\w*(?:kernel|mps_lib)_\d+(?:, line \d+: [rxyz]\w+)?")
 
 
-def failures_of(tried: TriedVariant) -> Iterator[CompileFailure]:
+def failures_of(tried: records.TriedVariant) -> Iterator[records.CompileFailure]:
     """Yield the variant's own failure, how far its results are too far from eager's, and the failures of its graphs."""
     if tried.failure is not None:
         yield tried.failure
@@ -397,12 +385,12 @@ def failures_of(tried: TriedVariant) -> Iterator[CompileFailure]:
                 f"on this machine the {name} differ from the eager program's by {each.compiled:.2g} of their "
                 f"size; {each.allowed:.2g} is rounding"
             )
-            yield CompileFailure(kind="differs", message=message)
+            yield records.CompileFailure(kind="differs", message=message)
     for graph in (*tried.side, *tried.side_again):
         yield from graph.failures
 
 
-def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
+def _called_together(tried: Iterable[records.TriedVariant]) -> tuple[str, ...]:
     """Return each variant and run once, with its dtypes: ``inductor for Metal (training, float32 and float16)``."""
     return tuple(
         f"{name} ({run}, {join_and([*dict.fromkeys(each.variant.dtype for each in members)])})"
@@ -410,20 +398,20 @@ def _called_together(tried: Iterable[TriedVariant]) -> tuple[str, ...]:
     )
 
 
-def _by_run(tried: Iterable[TriedVariant]) -> dict[tuple[str, str], list[TriedVariant]]:
+def _by_run(tried: Iterable[records.TriedVariant]) -> dict[tuple[str, str], list[records.TriedVariant]]:
     """Return the variants by their name and way of running."""
-    groups: dict[tuple[str, str], list[TriedVariant]] = {}
+    groups: dict[tuple[str, str], list[records.TriedVariant]] = {}
     for attempt in tried:
         groups.setdefault((str(attempt.variant), attempt.variant.run), []).append(attempt)
     return groups
 
 
-def _judge_externs(tried: Attempts, target: Target, lookup: OperatorLookup) -> tuple[JudgedExtern, ...]:
+def _judge_externs(tried: Attempts, target: Target, lookup: OperatorLookup) -> tuple[records.JudgedExtern, ...]:
     """Judge each operator that compiled code calls eagerly once: an extern need not be supported."""
-    judged: dict[JudgedExtern, int] = {}
+    judged: dict[records.JudgedExtern, int] = {}
     for extern in (e for attempt in tried for graph in attempt.side for e in graph.externs):
         verdict = lookup.verdict(extern.op, target, next(iter(extern.dtypes), "float32"))
-        entry = JudgedExtern(
+        entry = records.JudgedExtern(
             op=extern.op,
             dtypes=extern.dtypes,
             status=f"{verdict.status} {verdict.kind or ''}".strip(),
@@ -437,7 +425,7 @@ def _judge_externs(tried: Attempts, target: Target, lookup: OperatorLookup) -> t
     return tuple(sorted(counted, key=lambda e: (e.status == "native", e.op, e.line, e.module)))
 
 
-def _advice(tried: Attempts, externs: Iterable[JudgedExtern], target: Target, known: _Defects) -> str:
+def _advice(tried: Attempts, externs: Iterable[records.JudgedExtern], target: Target, known: _Defects) -> str:
     """Return which backend to use, for each run and dtype, and why not Inductor in the others."""
     metal = _plain(tried)
     if metal and all(attempt.outcome == "nothing compiled" for attempt in metal):
@@ -472,7 +460,7 @@ def _without_inductor(tried: Attempts, metal: Attempts, why: str, known: _Defect
         return f"{head}: {why}; backend={backend!r}{where} is not affected"
     if backend:
         return f"use backend={backend!r}{where}: {why or 'Inductor for Metal was not tried'}"
-    portable = [attempt for attempt in tried if attempt.variant.backend in PORTABLE]
+    portable = [attempt for attempt in tried if attempt.variant.backend in records.PORTABLE]
     if portable:
         # Eager operators do the same with or without torch.compile.
         head = _PORTABLE_ADVICE.get(portable[0].outcome, "torch.compile does not help")
@@ -491,26 +479,26 @@ _PORTABLE_ADVICE = {"needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
 def _next(tried: Attempts, command: str) -> str:
     """Return the command that tries a backend that generates no code, where none was tried and Inductor fails."""
     works = any(attempt.outcome == "works" for attempt in _plain(tried))
-    if not command or works or any(attempt.variant.backend in PORTABLE for attempt in tried):
+    if not command or works or any(attempt.variant.backend in records.PORTABLE for attempt in tried):
         return ""
-    return f"{command} --backend {PORTABLE[0]}"
+    return f"{command} --backend {records.PORTABLE[0]}"
 
 
-def _plain(tried: Attempts) -> list[TriedVariant]:
+def _plain(tried: Attempts) -> list[records.TriedVariant]:
     """Return what decides: Inductor for Metal as torch.compile calls it; else what was tried for Metal."""
     metal = [attempt for attempt in tried if attempt.variant.metal]
     return [attempt for attempt in metal if _setting(attempt.variant) == ""] or metal
 
 
-def _setting(variant: Variant) -> str:
+def _setting(variant: records.Variant) -> str:
     """Return how a variant for Metal differs from the usual variant, in words."""
-    return str(variant).replace(str(replace(METAL, run_metal=variant.run_metal)), "").strip()
+    return str(variant).replace(str(replace(records.METAL, run_metal=variant.run_metal)), "").strip()
 
 
 def _settings(tried: Attempts, plain: Attempts, known: _Defects) -> Iterator[str]:
     """Yield the settings that make Inductor for Metal fail in a run that works without them, and why."""
     worked = {(each.variant.run, each.variant.dtype) for each in plain if each.outcome == "works"}
-    groups: dict[str, list[TriedVariant]] = {}
+    groups: dict[str, list[records.TriedVariant]] = {}
     for each in tried:
         fails = each.variant.metal and each.outcome != "works" and each not in plain
         if fails and (each.variant.run, each.variant.dtype) in worked:
@@ -565,7 +553,7 @@ def _portable(tried: Attempts) -> tuple[str, str]:
     It does the same on mps.  A backend that works everywhere comes first.
     """
     partly = ("", "")
-    for backend in PORTABLE:
+    for backend in records.PORTABLE:
         whole = [each for each in tried if each.variant.backend == backend]
         members = [each for each in whole if not each.variant.fullgraph]
         works, not_works = _ways(members, ("works", "one shape only"))
@@ -579,7 +567,7 @@ def _portable(tried: Attempts) -> tuple[str, str]:
 def _why_not(attempts: Attempts, known: _Defects) -> str:
     """Return why a variant does not work: what decided its outcome, rather than a limit of opcheck's."""
 
-    def weight(reason: tuple[CompileFailure, TriedVariant]) -> tuple[bool, bool, bool]:
+    def weight(reason: tuple[records.CompileFailure, records.TriedVariant]) -> tuple[bool, bool, bool]:
         failure, attempt = reason
         decides = attempt.outcome in {failure.kind, _LESSER.get(failure.kind, "fails")}
         unsure = failure.ours or failure.kind in {"timeout", "died"}
@@ -600,7 +588,7 @@ def _cause(defect: CompileDefect) -> str:
     return f"{defect.id}: {defect.summary.rstrip('.')}"
 
 
-def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str]) -> str:
+def _differs(compiled: records.CompiledVariants, target: Target, differing: Sequence[str]) -> str:
     """Return which operators the target decomposes or lowers otherwise than the torch that did it, or empty."""
     installed = compiled.installed_torch
     if not differing or Version.parse(installed) == target.torch:
@@ -612,7 +600,7 @@ def _differs(compiled: CompiledVariants, target: Target, differing: Sequence[str
 
 
 def _release_mismatch(
-    compiled: CompiledVariants, target: Target, unread: str, differing: Sequence[str]
+    compiled: records.CompiledVariants, target: Target, unread: str, differing: Sequence[str]
 ) -> Iterator[str]:
     installed = f"torch {compiled.installed_torch}"
     if Version.parse(compiled.installed_torch) == target.torch:

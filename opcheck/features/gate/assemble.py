@@ -29,17 +29,7 @@ from opcheck.common.vocabulary import SEVERITIES
 from opcheck.common.yaml_text import dump
 from opcheck.data.chips import load_chips, load_parameters
 from opcheck.data.registrations import load
-from opcheck.features.gate.gate_records import (
-    Failed,
-    GateCell,
-    GateModel,
-    GateReport,
-    GateSettings,
-    Known,
-    Planned,
-    library_text,
-    targets_of,
-)
+from opcheck.features.gate import gate_records as records
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Policy, judge_report, speaks_of_calls
 from opcheck.judge.timing.estimates import estimate, middle
 from opcheck.model.fingerprint import VERSION, read_baseline
@@ -111,7 +101,7 @@ def _on_chip(cost: Cost) -> str:
     return duration(cost.seconds, cost.seconds)
 
 
-def with_growth(cell: GateCell, growth: tuple[str, ...]) -> GateCell:
+def with_growth(cell: records.GateCell, growth: tuple[str, ...]) -> records.GateCell:
     """Return a cell whose cost grew by more than is allowed."""
     if not growth:
         return cell
@@ -134,7 +124,7 @@ class Baseline(Record, frozen=True, kw_only=True):
     op_lists: str = ""
     #: the targets of the runs that wrote the file, as their ``str``
     targets: tuple[str, ...] = ()
-    models: dict[str, tuple[Known, ...]] = {}
+    models: dict[str, tuple[records.Known, ...]] = {}
     #: what the runs cost, by model and target
     costs: dict[str, dict[str, Cost]] = {}
 
@@ -172,13 +162,15 @@ def write(path: Path, baseline: Baseline) -> None:
     write_text(path, text)
 
 
-def update_baseline(before: Baseline | None, cells: Collection[GateCell], op_lists: str, *, whole: bool) -> Baseline:
+def update_baseline(
+    before: Baseline | None, cells: Collection[records.GateCell], op_lists: str, *, whole: bool
+) -> Baseline:
     """Return the baseline with every counted, not ignored finding of these cells.
 
     Of a cell whose report is missing or not whole, what was known stays; so does, where the run was not ``whole``, what
     is known of models and targets that were not in it.
     """
-    known: dict[str, dict[str, Known]] = {}
+    known: dict[str, dict[str, records.Known]] = {}
     judged = {(cell.model, cell.target): cell for cell in cells}
     for model, entries in before.models.items() if before else ():
         for entry in entries:
@@ -204,7 +196,7 @@ def update_baseline(before: Baseline | None, cells: Collection[GateCell], op_lis
     )
 
 
-def known_in(report: Report) -> Iterator[Known]:
+def known_in(report: Report) -> Iterator[records.Known]:
     """Return the counted, not ignored findings of a report."""
     wanted = speaks_of_calls(report)
     for finding in report.findings:
@@ -216,7 +208,7 @@ def known_in(report: Report) -> Iterator[Known]:
                     f"in {where.function}" if where and where.function else "",
                     f"({place.module})" if place and place.module else "",
                 )
-                yield Known(
+                yield records.Known(
                     fingerprint=name,
                     rule=finding.rule,
                     op=finding.op,
@@ -226,11 +218,11 @@ def known_in(report: Report) -> Iterator[Known]:
                 )
 
 
-def _is_whole(cell: GateCell) -> bool:
+def _is_whole(cell: records.GateCell) -> bool:
     return cell.report is not None and cell.report.capture.complete
 
 
-def _add(known: dict[str, dict[str, Known]], model: str, entry: Known, targets: Iterable[str]) -> None:
+def _add(known: dict[str, dict[str, records.Known]], model: str, entry: records.Known, targets: Iterable[str]) -> None:
     before = known.get(model, {}).get(entry.fingerprint)
     together = {*(before.targets if before else ()), *targets}
     if together:
@@ -268,7 +260,7 @@ class JobResult(Record, frozen=True, kw_only=True):
     """The result of a job: a report for each target, or the reason why there are none."""
 
     reports: tuple[Report, ...] = ()
-    failed: Failed | None = None
+    failed: records.Failed | None = None
     #: the versions that the job's libraries came to
     libraries: tuple[str, ...] = ()
     #: how many of the reports come from the cache
@@ -326,11 +318,11 @@ def work(job: Job, say: Callable[[str], None]) -> JobResult:
     return JobResult(reports=complete, libraries=versions, kept=kept, not_kept=not_kept)
 
 
-def describe_failure(error: OpcheckError) -> Failed:
+def describe_failure(error: OpcheckError) -> records.Failed:
     """Return the three lines of an error without this machine's folder, so that reports are equal on all machines."""
     here = str(Path.cwd())
     what, where, hint = (text.replace(here, ".") for text in (error.message, error.context, error.hint))
-    return Failed(message=what, context=where, hint=hint)
+    return records.Failed(message=what, context=where, hint=hint)
 
 
 def _audit(
@@ -444,14 +436,14 @@ def _result(worker: Worker[Job, JobResult], job: Job, progress: Callable[[str], 
         return JobResult(failed=describe_failure(error))
     except WorkerError as error:
         message = f"the process that audited the model {error}"
-        return JobResult(failed=Failed(message=message, hint="run opcheck audit on it, with -v"))
+        return JobResult(failed=records.Failed(message=message, hint="run opcheck audit on it, with -v"))
 
 
-PolicyOf = Callable[[GateModel, Planned], Policy]
+PolicyOf = Callable[[records.GateModel, records.Planned], Policy]
 
 
 def report(
-    plan: GateSettings,
+    plan: records.GateSettings,
     results: Mapping[str, JobResult],
     policy_of: PolicyOf,
     ignores: Ignores,
@@ -460,7 +452,7 @@ def report(
     whole: bool,
     baseline: Baseline | None = None,
     max_slowdown: float | None = None,
-) -> GateReport:
+) -> records.GateReport:
     """Make the report of the whole run; a model without a result was not audited any more.
 
     Args:
@@ -498,7 +490,7 @@ def report(
             else:
                 cells[index] = with_growth(cell, growth)
     codes = {cell.code for cell in cells} | ({COULD_NOT_TELL} if left else set())
-    return GateReport(
+    return records.GateReport(
         tool=TOOL,
         op_lists=op_lists,
         exit_code=next((code for code in (FINDINGS, COULD_NOT_TELL) if code in codes), PASSED),
@@ -512,16 +504,16 @@ def report(
 
 
 def _model_cells(
-    model: GateModel,
-    planned: Sequence[Planned],
+    model: records.GateModel,
+    planned: Sequence[records.Planned],
     result: JobResult,
     policy_of: PolicyOf,
     ignores: Ignores,
     baseline: Baseline | None,
-) -> Sequence[GateCell]:
+) -> Sequence[records.GateCell]:
     if (failed := result.failed) is not None:
         return [
-            GateCell(
+            records.GateCell(
                 model=model.name,
                 target=each.label,
                 libraries=result.libraries,
@@ -541,13 +533,13 @@ def _model_cells(
     ]
 
 
-def jobs_of(model: GateModel, plan: GateSettings) -> dict[str, tuple[Planned, ...]]:
+def jobs_of(model: records.GateModel, plan: records.GateSettings) -> dict[str, tuple[records.Planned, ...]]:
     """Return the jobs of a model by name, with their targets; each combination of libraries is a job."""
-    by_libraries: dict[tuple[str, ...], list[Planned]] = {}
-    for each in targets_of(model, plan.targets):
+    by_libraries: dict[tuple[str, ...], list[records.Planned]] = {}
+    for each in records.targets_of(model, plan.targets):
         by_libraries.setdefault(each.libraries, []).append(each)
     return {
-        ", ".join((model.name, *map(library_text, libraries))): tuple(planned)
+        ", ".join((model.name, *map(records.library_text, libraries))): tuple(planned)
         for libraries, planned in by_libraries.items()
     }
 
@@ -560,7 +552,7 @@ def _cell(
     policy: Policy,
     ignores: Ignores,
     baseline: Baseline | None,
-) -> GateCell:
+) -> records.GateCell:
     ignores.read(place.location.file for group in made.groups for place in group.locations if place.location)
     marked = replace(made, findings=ignores.mark_ignored(made.findings, model=name))
     entries = baseline.models.get(name, ()) if baseline else ()
@@ -569,7 +561,7 @@ def _cell(
     carried = baseline.carried_to(name, target, marked.findings) if baseline else ()
     names = (*(entry.fingerprint for entry in known), *carried)
     judged = judge_report(marked, policy, names)
-    return GateCell(
+    return records.GateCell(
         model=name,
         target=target,
         libraries=libraries,

@@ -18,17 +18,8 @@ from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import FALLBACK, NEWEST, NEWEST_KNOWN
 from opcheck.features.gate import assemble
+from opcheck.features.gate import gate_records as records
 from opcheck.features.gate.assemble import MAX_SLOWDOWN, Baseline, Job, JobResult, read_cached
-from opcheck.features.gate.gate_records import (
-    GateModel,
-    GateReport,
-    GateSettings,
-    Planned,
-    Targets,
-    policy,
-    select_settings,
-    settings,
-)
 from opcheck.judge.policy import Policy
 from opcheck.judge.rules import BY_ID
 from opcheck.model.ignores import Ignores
@@ -101,7 +92,7 @@ def command(
     results, interrupted = _results(every, options.jobs, progress)
     policies = _policies(replace(base, newest_known=options.newest_known))
 
-    def assemble_report(baseline: Baseline | None) -> GateReport:
+    def assemble_report(baseline: Baseline | None) -> records.GateReport:
         # The unused entries are determined for each report.
         of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
         ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
@@ -129,7 +120,7 @@ def command(
     return _INTERRUPTED if interrupted else report.exit_code
 
 
-def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSettings:
+def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> records.GateSettings:
     """Return the models and targets that the user selected.
 
     Raises:
@@ -137,10 +128,10 @@ def _plan(names: Sequence[str], options: RunOptions, lists: OpLists) -> GateSett
     """
     tables, where = config.table(Path.cwd())
     forced = _own_targets()
-    own = Targets(torch=options.torch or NEWEST, macos=options.macos or NEWEST, fallback=options.fallback)
+    own = records.Targets(torch=options.torch or NEWEST, macos=options.macos or NEWEST, fallback=options.fallback)
     chosen = own if forced or not tables.get("targets") else None
-    plan = settings(tables, where, lists, environment=options.environment, targets=chosen)
-    return select_settings(plan, names, f"opcheck gate; {where}", on_every_target=forced)
+    plan = records.settings(tables, where, lists, environment=options.environment, targets=chosen)
+    return records.select_settings(plan, names, f"opcheck gate; {where}", on_every_target=forced)
 
 
 def _configured_releases() -> tuple[str, ...]:
@@ -162,12 +153,12 @@ def _is_given(name: str) -> bool:
     return click.get_current_context().get_parameter_source(name) in _GIVEN_HERE
 
 
-def _policies(base: Policy) -> Callable[[GateModel, Planned], Policy]:
+def _policies(base: Policy) -> Callable[[records.GateModel, records.Planned], Policy]:
     # The command line takes precedence over every table.
     over = Policy(
         fail_on=base.fail_on if _is_given("fail_on") else "", limits=base.limits if _is_given("limits") else {}
     )
-    return lambda model, planned: policy(model, planned, base, over)
+    return lambda model, planned: records.policy(model, planned, base, over)
 
 
 def _results(every: Sequence[Job], at_once: int, progress: ProgressOptions) -> tuple[dict[str, JobResult], bool]:
@@ -212,7 +203,11 @@ def _note_progress(results: Mapping[str, JobResult], *, interrupted: bool) -> No
 
 
 def _jobs(
-    model: GateModel, plan: GateSettings, capture: CaptureOptions, options: RunOptions, progress: ProgressOptions
+    model: records.GateModel,
+    plan: records.GateSettings,
+    capture: CaptureOptions,
+    options: RunOptions,
+    progress: ProgressOptions,
 ) -> Iterator[Job]:
     """Yield a job for each combination of libraries that the model is audited with."""
     from opcheck.features.gate.assemble import jobs_of

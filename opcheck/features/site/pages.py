@@ -20,22 +20,9 @@ from opcheck.data.files import Release as Listed
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of
-from opcheck.features.site import page_records, render
+from opcheck.features.site import page_records as records
+from opcheck.features.site import render
 from opcheck.features.site import sweep as sweep_tables
-from opcheck.features.site.page_records import (
-    AffectingStatement,
-    Differs,
-    Lost,
-    Macos,
-    OperatorPage,
-    Overload,
-    ReleaseChange,
-    ReleasePage,
-    SitePage,
-    Standing,
-    StatementRef,
-    Variable,
-)
 from opcheck.features.site.sweep import Sweep
 from opcheck.judge import remedies
 from opcheck.lookup import diff as differences
@@ -53,7 +40,7 @@ from opcheck.render.wording import runs
 _CellsByLine = dict[str, tuple[Cell, ...]]
 
 
-def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[OperatorPage]:
+def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[records.OperatorPage]:
     """Yield a page for every operator of torch and of the extension libraries, in the order of their names.
 
     Args:
@@ -64,10 +51,10 @@ def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[Op
         OpListError: the lists are damaged.
     """
     python = _python(lookup)
-    lost: dict[str, list[Lost]] = {}
+    lost: dict[str, list[records.Lost]] = {}
     for entry in lint.list_regressions(data_directory()):
         base = entry.op.partition(".")[0]
-        lost.setdefault(base, []).append(msgspec.convert(entry, Lost, from_attributes=True))
+        lost.setdefault(base, []).append(msgspec.convert(entry, records.Lost, from_attributes=True))
     for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
         if not only or base in only:
             yield _operator(base, tuple(members), lookup, python.get(base, ()), lost.get(base, []))
@@ -96,13 +83,13 @@ def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
 
 
 def _operator(
-    base: str, members: tuple[str, ...], lookup: OperatorLookup, python: tuple[str, ...], lost: Iterable[Lost]
-) -> OperatorPage:
+    base: str, members: tuple[str, ...], lookup: OperatorLookup, python: tuple[str, ...], lost: Iterable[records.Lost]
+) -> records.OperatorPage:
     by_op = {op: _cells(op, lookup) for op in members}
     newest = lookup.lists.releases[-1].line
     first = usual([op for op in members if newest in by_op[op]] or members)
     ordered = sorted(members, key=lambda op: (op != first, newest not in by_op[op], op))
-    tables: dict[object, tuple[Standing, ...]] = {}
+    tables: dict[object, tuple[records.Standing, ...]] = {}
     overloads = []
     for op in ordered:
         rows = tuple(_standings(op, by_op[op], lookup))
@@ -117,7 +104,7 @@ def _operator(
     links = dict.fromkeys(link for limitation in (*limitations, *advisories) for link in limitation.note.links)
     if base.startswith("aten::") and any(overload.state != "native" for overload in overloads):
         links |= dict.fromkeys(TRACKING)
-    return OperatorPage(
+    return records.OperatorPage(
         name=base,
         python=python,
         main=first,
@@ -135,7 +122,7 @@ def _operator(
         everywhere=tuple(statement.id for statement in lookup.operators.everywhere(line)),
         lost=tuple(lost),
         history=tuple(
-            ReleaseChange(
+            records.ReleaseChange(
                 torch=step.torch,
                 state=short(State(status=step.status, kind=step.kind)),
                 change=step.change,
@@ -168,7 +155,7 @@ def _cells(op: str, lookup: OperatorLookup) -> _CellsByLine:
     return by_line
 
 
-def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterator[Standing]:
+def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterator[records.Standing]:
     """Yield what spans of releases do; a release without the overload ends a span."""
     for exists, group in groupby(lookup.lists.releases, key=lambda each: each.line in by_line):
         releases = {release.line: release for release in group}
@@ -182,9 +169,9 @@ def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterat
                 because = lookup.verdict(op, aim, cell.dtype).because
                 until = alike[place + 1].macos if place + 1 < len(alike) else None
                 states = {n: cell_state(s) for n, s in cell.dtypes.items() if s != own}
-                yield Standing(
+                yield records.Standing(
                     torch=(lines[0], lines[-1]),
-                    macos=Macos(since=cell.macos if place else None, until=until),
+                    macos=records.Macos(since=cell.macos if place else None, until=until),
                     state=short(own),
                     dtype=cell.dtype,
                     dtypes=states,
@@ -192,13 +179,13 @@ def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterat
                 )
 
 
-def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int) -> Overload:
+def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int) -> records.Overload:
     states = {line: State(status=group[-1].status, kind=group[-1].kind) for line, group in by_line.items()}
     line = list(by_line)[-1]
     cell = by_line[line][-1]
     verdict = lookup.verdict(op, target(line, _newest(lookup)), cell.dtype)
     release = lookup.lists.release(line)
-    return Overload(
+    return records.Overload(
         name=op,
         torch=line,
         state=short(states[line]),
@@ -217,7 +204,7 @@ def _statements_on(
     by_op: Mapping[str, _CellsByLine],
     page_line: str,
     lookup: OperatorLookup,
-) -> tuple[AffectingStatement, ...]:
+) -> tuple[records.AffectingStatement, ...]:
     """Return the statements on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     current: set[str] = set()
@@ -231,7 +218,7 @@ def _statements_on(
             speaking.setdefault(name, []).append(op)
     statements = [lookup.lists.statements.by_id[name] for name in speaking]
     return tuple(
-        AffectingStatement(note=note, overloads=tuple(speaking[note.id]), current=note.id in current)
+        records.AffectingStatement(note=note, overloads=tuple(speaking[note.id]), current=note.id in current)
         for note in notes(statements, sort)
     )
 
@@ -242,7 +229,7 @@ def pages(
     *,
     only: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
-) -> tuple[SitePage, ...]:
+) -> tuple[records.SitePage, ...]:
     """Return every page, in a fixed order: the front page first.
 
     Args:
@@ -268,7 +255,7 @@ def pages(
     rules = tuple(_rules())
     model_pages = tuple(sweep.models()) if sweep else ()
     states = Counter(page.state for page in op_pages if page.torch == newest.torch)
-    home = page_records.Home(
+    home = records.Home(
         tool=TOOL,
         op_lists=lists.digest,
         torch=newest.torch,
@@ -280,19 +267,19 @@ def pages(
         stops=next((line.stops for line in reversed(lines) if line.models), ()),
         advisories=sum(each.sort == "advisory" for each in lists.statements.by_id.values()),
     )
-    listed = page_records.Operators(torch=newest.torch, macos=system, operators=tuple(map(_list_operator, op_pages)))
-    of_all = page_records.Releases(macos=system, releases=tuple(map(_list_release, lines)))
+    listed = records.Operators(torch=newest.torch, macos=system, operators=tuple(map(_list_operator, op_pages)))
+    of_all = records.Releases(macos=system, releases=tuple(map(_list_release, lines)))
     return (
         *(home, listed, *op_pages, of_all, *lines),
         *(_statements(sort, lists, op_pages) for sort in get_args(StatementSort)),
-        *(page_records.Rules(rules=rules), *rules),
+        *(records.Rules(rules=rules), *rules),
         *((sweep.listed(model_pages),) if sweep else ()),
         *model_pages,
     )
 
 
-def _list_operator(operator: OperatorPage) -> page_records.Listed:
-    return page_records.Listed(
+def _list_operator(operator: records.OperatorPage) -> records.Listed:
+    return records.Listed(
         name=operator.name,
         state=operator.state,
         torch=operator.torch,
@@ -303,9 +290,9 @@ def _list_operator(operator: OperatorPage) -> page_records.Listed:
     )
 
 
-def _list_release(line: ReleasePage) -> page_records.ListedRelease:
+def _list_release(line: records.ReleasePage) -> records.ListedRelease:
     changes = Counter(differ.change for differ in line.differs)
-    return page_records.ListedRelease(
+    return records.ListedRelease(
         torch=line.torch,
         release=line.release,
         minimum_macos=line.minimum_macos,
@@ -314,30 +301,30 @@ def _list_release(line: ReleasePage) -> page_records.ListedRelease:
     )
 
 
-def _rules() -> Iterator[page_records.Rule]:
+def _rules() -> Iterator[records.Rule]:
     """Yield the page of ``opcheck explain`` for each finding and remedy, in its order."""
     for title, rules_of_verb in groups().items():
         for rule in rules_of_verb:
-            yield page_records.Rule(
+            yield records.Rule(
                 sort="finding", id=rule.id, title=rule.title, found_by=title, severity=rule.severity, page=rule.page
             )
     for remedy in remedies.REMEDIES:
-        yield page_records.Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)
+        yield records.Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)
 
 
 def _statements(
-    sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[OperatorPage]
-) -> page_records.Statements:
+    sort: Literal["limitation", "advisory"], lists: OpLists, operators: Iterable[records.OperatorPage]
+) -> records.Statements:
     """Return the page of all limitations, or of all advisories, the worst effect first."""
     by_id = lists.statements.by_id
     names: dict[str, list[str]] = {}
     for operator in operators:
         for about in (*operator.limitations, *operator.advisories):
             names.setdefault(about.note.id, []).append(operator.name)
-    return page_records.Statements(
+    return records.Statements(
         sort=sort,
         statements=tuple(
-            page_records.StatementPage(
+            records.StatementPage(
                 note=note,
                 operators=tuple(names.get(note.id, ())),
                 torch=tuple(release.line for release in lists.releases if release.version in by_id[note.id].torch),
@@ -354,7 +341,7 @@ def build(
     lists: OpLists | None = None,
     only: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
-) -> tuple[SitePage, ...]:
+) -> tuple[records.SitePage, ...]:
     """Write the site into a folder, and return its pages.  The same lists give the same bytes.
 
     Args:
@@ -375,7 +362,7 @@ def build(
     return site_pages
 
 
-def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[ReleasePage]:
+def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[records.ReleasePage]:
     """Yield a page for every release of the lists, the oldest first; compared on the newest macOS.
 
     Raises:
@@ -397,21 +384,21 @@ def _release(
     lookup: OperatorLookup,
     lost: Iterable[lint.Regression],
     sweep: Sweep | None,
-) -> ReleasePage:
+) -> records.ReleasePage:
     line, system = release.line, str(macos_of(None, release))
     statements = sorted(lookup.lists.statements.by_id.values(), key=lambda each: each.rank)
     known, extensions = load_environment(), lookup.lists.extensions
     old = {variable.name for variable in known.known(before.line)} if before else set()
     environment = [
         replace(
-            msgspec.convert(variable, Variable, from_attributes=True),
+            msgspec.convert(variable, records.Variable, from_attributes=True),
             change="new" if before and variable.name not in old else "",
         )
         for variable in known.known(line)
     ]
     changes = differences.diff(before.line, line, lookup=lookup).changes if before else ()
     differs = [
-        Differs(
+        records.Differs(
             name=change.name,
             change=change.change,
             before=cell_state(change.before) if change.before else None,
@@ -423,10 +410,10 @@ def _release(
     ]
     libraries = {name: extensions.release(name, line) for name in extensions.releases}
 
-    def references(chosen: Iterable[Statement]) -> tuple[StatementRef, ...]:
-        return tuple(msgspec.convert(each, StatementRef, from_attributes=True) for each in chosen)
+    def references(chosen: Iterable[Statement]) -> tuple[records.StatementRef, ...]:
+        return tuple(msgspec.convert(each, records.StatementRef, from_attributes=True) for each in chosen)
 
-    return ReleasePage(
+    return records.ReleasePage(
         torch=line,
         release=release.torch,
         wheel=release.wheel,
@@ -440,7 +427,7 @@ def _release(
         after=after,
         counts=count_own(line, system, lookup),
         environment=tuple(environment),
-        lost=tuple(msgspec.convert(entry, Lost, from_attributes=True) for entry in lost if entry.torch == line),
+        lost=tuple(msgspec.convert(entry, records.Lost, from_attributes=True) for entry in lost if entry.torch == line),
         differs=tuple(differs),
         begins=references(s for s in statements if before and str(s.torch.since) == line),
         ends=references(s for s in statements if str(s.torch.until) == line),

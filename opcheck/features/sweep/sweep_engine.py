@@ -30,22 +30,8 @@ from opcheck.common.tool import VERSION
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.data.registrations import OpLists
+from opcheck.features.sweep import sweep_records as records
 from opcheck.features.sweep.sweep_folder import Folder, SweepDescription, key_of, sources
-from opcheck.features.sweep.sweep_records import (
-    LIBRARIES,
-    Control,
-    EndedProcess,
-    Measure,
-    MeasuredResult,
-    MissingVerdict,
-    Model,
-    PlainRun,
-    Prepare,
-    Reply,
-    SweepResult,
-    SweepTask,
-    target_name,
-)
 from opcheck.worker.dependency_tracking import file_digest
 from opcheck.worker.platform import CAN_FORK
 from opcheck.worker.process import end_all
@@ -186,9 +172,9 @@ _IMPORTS = 300.0
 _GRACE = 30.0
 
 #: Packages whose versions decide a result, in addition to opcheck's.
-PACKAGES = ("torch", "numpy", *LIBRARIES)
+PACKAGES = ("torch", "numpy", *records.LIBRARIES)
 
-_Server = Worker[Prepare | Measure | Control, Reply]
+_Server = Worker[records.Prepare | records.Measure | records.Control, records.Reply]
 #: The server of each thread of this process, and its interpreter.
 _servers: dict[int, tuple[str, _Server]] = {}
 
@@ -200,7 +186,7 @@ def work(task: bytes) -> bytes:
         UsageError: this machine has other versions of the packages than the sweep was started with.
         CaptureError: the server cannot be started here.
     """
-    asked = msgspec.json.decode(task, type=SweepTask)
+    asked = msgspec.json.decode(task, type=records.SweepTask)
     _same_versions(asked.versions)
     return msgspec.json.encode([_with_control(_result(asked, mode), asked) for mode in asked.keys])
 
@@ -225,39 +211,39 @@ def _same_versions(asked: dict[str, str]) -> None:
             )
 
 
-def _result(task: SweepTask, mode: Mode) -> SweepResult:
+def _result(task: records.SweepTask, mode: Mode) -> records.SweepResult:
     """Return the result of a mode, also if the process that measures it dies."""
-    reply = _ask(Measure(task=task, mode=mode), task.seconds, task.interpreter)
-    if isinstance(reply, MeasuredResult):
+    reply = _ask(records.Measure(task=task, mode=mode), task.seconds, task.interpreter)
+    if isinstance(reply, records.MeasuredResult):
         return reply.result
-    assert isinstance(reply, EndedProcess)
+    assert isinstance(reply, records.EndedProcess)
     ended = _end_early(task, mode, reply.problem, f"the process that ran the model {reply.how}")
     return replace(ended, config=task.model.config)
 
 
-def _end_early(task: SweepTask, mode: Mode, problem: str, message: str) -> SweepResult:
+def _end_early(task: records.SweepTask, mode: Mode, problem: str, message: str) -> records.SweepResult:
     """Return the result of a mode whose process gave none."""
-    targets = tuple(map(target_name, task.targets))
-    failed = MissingVerdict(targets=targets, stage="worker", problem=problem, message=message)
-    return SweepResult(key=task.keys[mode], model=task.model, mode=mode, failures=(failed,))
+    targets = tuple(map(records.target_name, task.targets))
+    failed = records.MissingVerdict(targets=targets, stage="worker", problem=problem, message=message)
+    return records.SweepResult(key=task.keys[mode], model=task.model, mode=mode, failures=(failed,))
 
 
-def _with_control(result: SweepResult, task: SweepTask) -> SweepResult:
+def _with_control(result: records.SweepResult, task: records.SweepTask) -> records.SweepResult:
     """Run a failed model without opcheck, too, to attribute the failure."""
     asked = [failure for failure in result.failures if failure.stage not in {"inputs", "worker"}]
     if not asked:
         return result
-    request = Control(
+    request = records.Control(
         model=task.model, config=result.config, mode=result.mode, stage=asked[0].stage, memory=task.memory
     )
     reply = _ask(request, 120.0, task.interpreter)
-    assert not isinstance(reply, MeasuredResult)
-    text = reply.text if isinstance(reply, PlainRun) else reply.how
+    assert not isinstance(reply, records.MeasuredResult)
+    text = reply.text if isinstance(reply, records.PlainRun) else reply.how
     failures = (replace(f, plain=text) if f in asked else f for f in result.failures)
     return replace(result, failures=tuple(failures))
 
 
-def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
+def _ask(request: records.Measure | records.Control, seconds: float, interpreter: str) -> records.Reply:
     """Send a request to the server of this thread, which is started if there is none with this interpreter."""
     thread = threading.get_ident()
     earlier, server = _servers.get(thread, ("", None))
@@ -266,7 +252,7 @@ def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
             server.end()
         server = _Server(
             "opcheck.features.sweep.server:answer",
-            Reply,
+            records.Reply,
             environment={**variables(), "OMP_NUM_THREADS": "1"},
             torch=True,
             show_output=bool(os.environ.get("OPCHECK_SWEEP_LOG")),
@@ -281,9 +267,9 @@ def _ask(request: Measure | Control, seconds: float, interpreter: str) -> Reply:
         return server.ask(request, _IMPORTS, more=seconds + _GRACE)
     except WorkerError as error:
         if error.kind == "late":
-            return EndedProcess(problem="hung", how=str(error))
+            return records.EndedProcess(problem="hung", how=str(error))
         how = "was ended with its parent process" if CAN_FORK else str(error)
-        return EndedProcess(problem="died", how=how)
+        return records.EndedProcess(problem="died", how=how)
     finally:
         if not CAN_FORK:
             server.end()
@@ -299,7 +285,7 @@ def end_servers() -> None:
 
 def _prepare(server: _Server) -> None:
     try:
-        server.ask(Prepare(), _IMPORTS)
+        server.ask(records.Prepare(), _IMPORTS)
     except WorkerError as error:
         if error.code < 0:
             raise  # a signal ended it: that of another model, or of a system without memory
@@ -331,13 +317,13 @@ Tell = Callable[[Progress | str], None]
 class SweepPlan(NamedTuple):
     """The remaining tasks, how many models need none, and the description for the folder."""
 
-    tasks: tuple[SweepTask, ...]
+    tasks: tuple[records.SweepTask, ...]
     done: int
     about: SweepDescription
 
 
 def plan(
-    models: Sequence[Model],
+    models: Sequence[records.Model],
     targets: Sequence[Target],
     modes: Sequence[Mode],
     folder: Folder,
@@ -367,7 +353,7 @@ def plan(
     settings = {"op_lists": lists.sha256, "sources": source, "small": small, **here}
     common: dict[str, Any] = {"targets": tuple(targets), "small": small}
     common |= {"timeout": timeout, "memory": memory, "versions": here}
-    tasks: list[SweepTask] = []
+    tasks: list[records.SweepTask] = []
     keys: list[str] = []
     for model in models:
         python = interpreter(model.spec)
@@ -378,12 +364,12 @@ def plan(
         keys += named.values()
         left = {mode: key for mode, key in named.items() if fresh or not folder.has(key)}
         if left:
-            tasks.append(SweepTask(model=model, keys=left, interpreter=python, **common))
+            tasks.append(records.SweepTask(model=model, keys=left, interpreter=python, **common))
     about = SweepDescription(
         op_lists=lists.digest,
         sources=source,
         packages=here,
-        targets=tuple(map(target_name, targets)),
+        targets=tuple(map(records.target_name, targets)),
         modes=tuple(modes),
         small=small,
         keys=tuple(keys),
@@ -398,7 +384,7 @@ def _content(spec: str) -> str:
 
 
 def sweep(
-    tasks: Sequence[SweepTask],
+    tasks: Sequence[records.SweepTask],
     folder: Folder,
     engine: Engine,
     tell: Tell,
@@ -424,7 +410,7 @@ def sweep(
     total, lost_in_a_row = before + len(waiting), 0
     out: list[str] = []
 
-    def progress(results: Sequence[SweepResult]) -> Progress:
+    def progress(results: Sequence[records.SweepResult]) -> Progress:
         failed = sum(bool(result.failures) for result in results)
         return Progress(total - len(waiting), total, results[0].model.spec, failed)
 
@@ -433,7 +419,7 @@ def sweep(
         try:
             for answer in engine.run(_hand_out(waiting, out)):
                 lost_in_a_row = 0
-                results = msgspec.json.decode(answer, type=list[SweepResult])
+                results = msgspec.json.decode(answer, type=list[records.SweepResult])
                 failures = [failure for result in results for failure in result.failures]
                 # The process ended, or was killed at the end of its time: another model may have ended it, or taken
                 # its time or its memory.
@@ -456,7 +442,7 @@ def sweep(
     return len(tasks)
 
 
-def _hand_out(waiting: dict[str, SweepTask], out: list[str]) -> Iterator[bytes]:
+def _hand_out(waiting: dict[str, records.SweepTask], out: list[str]) -> Iterator[bytes]:
     for name, task in list(waiting.items()):
         out.append(name)
         yield msgspec.json.encode(task)
@@ -473,7 +459,7 @@ def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> No
     time.sleep(waits[times])
 
 
-def _keep(results: Sequence[SweepResult], waiting: dict[str, SweepTask], folder: Folder) -> str:
+def _keep(results: Sequence[records.SweepResult], waiting: dict[str, records.SweepTask], folder: Folder) -> str:
     """Write the results of a task, and return its name in ``waiting``."""
     for result in results:
         folder.keep(result)
@@ -483,7 +469,9 @@ def _keep(results: Sequence[SweepResult], waiting: dict[str, SweepTask], folder:
     return name
 
 
-def _alone(name: str, waiting: dict[str, SweepTask], folder: Folder, engine: Engine) -> list[SweepResult]:
+def _alone(
+    name: str, waiting: dict[str, records.SweepTask], folder: Folder, engine: Engine
+) -> list[records.SweepResult]:
     """Run a model again that ended, or lost its worker, while others ran; what ends now ends because of this model.
 
     Returns:
@@ -492,7 +480,7 @@ def _alone(name: str, waiting: dict[str, SweepTask], folder: Folder, engine: Eng
     task = waiting[name]
     try:
         (answer,) = engine.run([msgspec.json.encode(task)])
-        results = msgspec.json.decode(answer, type=list[SweepResult])
+        results = msgspec.json.decode(answer, type=list[records.SweepResult])
     except LostError as lost:
         if lost.scheduler:
             return []

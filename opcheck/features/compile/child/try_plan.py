@@ -25,20 +25,10 @@ from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import filesize
 from opcheck.common.versions import Version
 from opcheck.data.wheels.inductor import BACKEND
+from opcheck.features.compile import compile_records as records
 from opcheck.features.compile import metal_runner
 from opcheck.features.compile.child import inductor_metal, variants
 from opcheck.features.compile.compile_process import includes
-from opcheck.features.compile.compile_records import (
-    AOTINDUCTOR,
-    PORTABLE,
-    TRIED,
-    CompiledVariants,
-    CompileFailure,
-    CompilePlan,
-    CompileRequest,
-    TriedVariant,
-    Variant,
-)
 from opcheck.features.compile.metal_runner import NOT_PROVEN
 from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.source_locations import is_own_code
@@ -51,13 +41,13 @@ from opcheck.worker.worker import WorkerError, run_forked
 LIMIT = 4 << 30
 
 
-def answer(request: CompileRequest, say: Say) -> CompiledVariants:
+def answer(request: records.CompileRequest, say: Say) -> records.CompiledVariants:
     """Return the outcome of ``run`` to the parent of this process; the program runs on the CPU, on a Mac too."""
     with hide_device():
         return run(request.capture, request.plan, say)
 
 
-def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariants:
+def run(request: CaptureRequest, plan: records.CompilePlan, say: Say) -> records.CompiledVariants:
     """Try every variant of the plan.
 
     Raises:
@@ -86,7 +76,7 @@ def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariant
     run_metal = any(variant.run_metal for variant in plan.variants)
     if run_metal:
         metal_runner.prepare(plan.scratch, includes(plan.backend))
-    compiled = CompiledVariants(
+    compiled = records.CompiledVariants(
         model=request.model,
         installed_torch=str(torch.__version__),
         metal_backend="" if unusable else plan.backend_release,
@@ -96,18 +86,18 @@ def run(request: CaptureRequest, plan: CompilePlan, say: Say) -> CompiledVariant
         backends=known,
         not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
     )
-    tried: list[TriedVariant] = []
+    tried: list[records.TriedVariant] = []
     for number, variant in enumerate(plan.variants, 1):
         say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {variant.run}")
         tried.append(_refuse(variant, known, lacking) or _try(program, variant, plan))
         compiled = replace(compiled, tried=tuple(tried))
         if plan.scratch:
             # The parent reads it where this process is ended.
-            write_text(Path(plan.scratch) / TRIED, msgspec.json.encode(compiled).decode())
+            write_text(Path(plan.scratch) / records.TRIED, msgspec.json.encode(compiled).decode())
     return compiled
 
 
-def _use_backend(plan: CompilePlan) -> str:
+def _use_backend(plan: records.CompilePlan) -> str:
     """Let Inductor write Metal as the target does; return why it cannot."""
     # With --exact the installed torch is the target's.
     release = plan.backend_release
@@ -119,7 +109,9 @@ def _use_backend(plan: CompilePlan) -> str:
     return ""
 
 
-def _without_training(plan: CompilePlan, model: torch.nn.Module, name: str) -> tuple[CompilePlan, tuple[str, ...]]:
+def _without_training(
+    plan: records.CompilePlan, model: torch.nn.Module, name: str
+) -> tuple[records.CompilePlan, tuple[str, ...]]:
     """Return the plan without its training steps for a program that has none, and what is left out.
 
     Raises:
@@ -146,14 +138,14 @@ def _module(model: Callable[..., Any]) -> torch.nn.Module:
     return model if isinstance(model, torch.nn.Module) else AsModule(model)
 
 
-def _refuse(variant: Variant, known: Sequence[str], lacking: str) -> TriedVariant | None:
+def _refuse(variant: records.Variant, known: Sequence[str], lacking: str) -> records.TriedVariant | None:
     """Return what needs no trying: a backend that this torch has not, and Metal where a private name is gone."""
     release = str(torch.__version__).partition("+")[0]
     if variant.metal and lacking:
         message = f"not checked on torch {release}: {lacking}"
-        failure = CompileFailure(kind="harness", message=message, ours=True)
-        return TriedVariant(variant=variant, outcome="could not tell", failure=failure)
-    if variant.backend in known or variant.backend == AOTINDUCTOR:
+        failure = records.CompileFailure(kind="harness", message=message, ours=True)
+        return records.TriedVariant(variant=variant, outcome="could not tell", failure=failure)
+    if variant.backend in known or variant.backend == records.AOTINDUCTOR:
         return None
     why = f"torch {release} has no backend {variant.backend!r}"
     if variant.backend == "mps":
@@ -161,24 +153,24 @@ def _refuse(variant: Variant, known: Sequence[str], lacking: str) -> TriedVarian
             "there is no backend of that name: move the model to mps; inductor generates Metal there, "
             "aot_eager runs eagerly"
         )
-    usual = [name for name in PORTABLE if name in known]
+    usual = [name for name in records.PORTABLE if name in known]
     names = ", ".join(dict.fromkeys([*usual, *compilation.backends()]))
-    failure = CompileFailure(kind="backend", message=f"{why}; it has {names}")
-    return TriedVariant(variant=variant, outcome="no such backend", failure=failure)
+    failure = records.CompileFailure(kind="backend", message=f"{why}; it has {names}")
+    return records.TriedVariant(variant=variant, outcome="no such backend", failure=failure)
 
 
-def _try(program: variants.ProgramCall, variant: Variant, plan: CompilePlan) -> TriedVariant:
+def _try(program: variants.ProgramCall, variant: records.Variant, plan: records.CompilePlan) -> records.TriedVariant:
     if not platform.CAN_FORK:  # each variant has a process of its own then
         return variants.attempt(program, variant, plan.device)
     try:
-        return run_forked(lambda: variants.attempt(program, variant, plan.device), TriedVariant, plan.seconds)
+        return run_forked(lambda: variants.attempt(program, variant, plan.device), records.TriedVariant, plan.seconds)
     except WorkerError as error:
         late = error.kind == "late"
         more = " (--timeout raises the limit)" if late else ""
         kind = "timeout" if late else "died"
-        failure = CompileFailure(kind=kind, message=f"the process {error}{more}")
+        failure = records.CompileFailure(kind=kind, message=f"the process {error}{more}")
         outcome = "too long" if late else "died"
-        return TriedVariant(variant=variant, outcome=outcome, failure=failure)
+        return records.TriedVariant(variant=variant, outcome=outcome, failure=failure)
 
 
 def _refuse_if_large(request: CaptureRequest) -> None:

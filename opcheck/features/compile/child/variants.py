@@ -14,15 +14,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from opcheck.capture.child.loading.fixed_programs import set_training
 from opcheck.capture.child.run import seed
+from opcheck.features.compile import compile_records as records
 from opcheck.features.compile.child import dynamo
 from opcheck.features.compile.child.inductor_metal import SideCompiler
-from opcheck.features.compile.compile_records import (
-    AOTINDUCTOR,
-    CompileFailure,
-    ResultDifference,
-    TriedVariant,
-    Variant,
-)
 from opcheck.tracing.torch_private import compilation
 from opcheck.tracing.torch_private.modules import apply_to_tensors
 from opcheck.tracing.torch_private.trees import tensors, tree_map_only
@@ -123,7 +117,7 @@ def difference(
     dtype: torch.dtype,
     *,
     draws: bool = False,
-) -> ResultDifference | None:
+) -> records.ResultDifference | None:
     """Return the largest difference over the tensors; None where there is none to compare.
 
     Args:
@@ -155,13 +149,13 @@ def difference(
 
 def _tensor_difference(
     compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor, unit: float, *, draws: bool
-) -> ResultDifference:
+) -> records.ResultDifference:
     its = _distance(eager, exact)
     if draws and its > _DRAWS_OTHERS:
         allowed = min(_OF_EAGER[0] * unit, _OF_EAGER[1])
-        return ResultDifference(compiled=_distance(compiled, eager), eager=0.0, allowed=allowed)
+        return records.ResultDifference(compiled=_distance(compiled, eager), eager=0.0, allowed=allowed)
     allowed = max(_TIMES * its, _UNITS * unit)
-    return ResultDifference(compiled=_distance(compiled, exact), eager=its, allowed=allowed)
+    return records.ResultDifference(compiled=_distance(compiled, exact), eager=its, allowed=allowed)
 
 
 def _size(value: torch.Tensor) -> float:
@@ -185,7 +179,7 @@ def _real(value: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
 
-def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> TriedVariant:
+def attempt(program: ProgramCall, variant: records.Variant, device: str = "cpu") -> records.TriedVariant:
     """Compile and run one variant in this process, with real values.
 
     Twice with the inputs as they are, then with a larger batch, if the program accepts it.  Where results are
@@ -194,14 +188,14 @@ def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> Trie
     """
     # A fork has none of the threads that OpenMP believes to have.
     torch.set_num_threads(1)
-    tried = TriedVariant(variant=variant, outcome="fails")
+    tried = records.TriedVariant(variant=variant, outcome="fails")
     there = place_program(program, getattr(torch, variant.dtype), device)
     # A program may change itself: a training step does.
     fresh = there._replace(module=copy.deepcopy(there.module))
     if not variant.metal:
         eager, problem = _eager(there, variant)
         if eager is None:
-            return TriedVariant(variant=variant, outcome="could not tell", failure=problem)
+            return records.TriedVariant(variant=variant, outcome="could not tell", failure=problem)
         exact = _exactly(program, variant, device)
         tried = _compile_and_run(tried, fresh, eager, exact)
         if tried.outcome == "differs" and "numpy" in sys.modules:
@@ -219,10 +213,10 @@ def attempt(program: ProgramCall, variant: Variant, device: str = "cpu") -> Trie
         if problem is None or tried.outcome != "fails":
             return tried
         # Of the CPU's kernels, which may lack a dtype that those of MPS have.
-        return TriedVariant(variant=variant, outcome="could not tell", failure=problem)
+        return records.TriedVariant(variant=variant, outcome="could not tell", failure=problem)
 
 
-def _eager(program: ProgramCall, variant: Variant) -> tuple[Results | None, CompileFailure | None]:
+def _eager(program: ProgramCall, variant: records.Variant) -> tuple[Results | None, records.CompileFailure | None]:
     """Run without torch.compile; return the results, or what was raised."""
     try:
         return once(program, training=variant.training), None
@@ -230,21 +224,21 @@ def _eager(program: ProgramCall, variant: Variant) -> tuple[Results | None, Comp
         return None, _of_the_program(error)
 
 
-def _of_the_program(error: Exception) -> CompileFailure:
+def _of_the_program(error: Exception) -> records.CompileFailure:
     failure = dynamo.failure(error, "model")
     message = f"without torch.compile, too, in this dtype and on this machine: {failure.message}"
     return replace(failure, kind="model", message=message)
 
 
 def _compile_and_run(
-    tried: TriedVariant, there: ProgramCall, eager: Results | None, exact: Results | None
-) -> TriedVariant:
+    tried: records.TriedVariant, there: ProgramCall, eager: Results | None, exact: Results | None
+) -> records.TriedVariant:
     variant = tried.variant
     # What is random is drawn as eager draws it, so that it can be compared; Metal's kernels draw their own way.
     config = {} if variant.metal else {"fallback_random": True}
     side = None
     if variant.metal:
-        ahead = variant.backend == AOTINDUCTOR
+        ahead = variant.backend == records.AOTINDUCTOR
         side = SideCompiler(run_metal=variant.run_metal, mode=variant.mode, ahead=ahead)
     dynamo.forget()
     result = failure = again = None
@@ -261,7 +255,7 @@ def _compile_and_run(
         graphs, own = dynamo.graphs(), len(side.graphs) if side else 0
         recompiles = dynamo.recompiles()
         # AOTInductor compiles once.
-        more = None if failure is not None or variant.backend == AOTINDUCTOR else larger(there)
+        more = None if failure is not None or variant.backend == records.AOTINDUCTOR else larger(there)
         if more is not None:
             try:
                 once(more._replace(module=module), training=variant.training)
@@ -296,7 +290,7 @@ def _compile_and_run(
     return replace(finished, outcome=_outcome(finished, first_calls=failure is None))
 
 
-def _outcome(tried: TriedVariant, *, first_calls: bool) -> str:
+def _outcome(tried: records.TriedVariant, *, first_calls: bool) -> str:
     """Return the outcome of a variant in one word; ``first_calls``: the first calls raised nothing."""
     failures = [failure for graph in tried.side for failure in graph.failures]
     if not first_calls or any(not failure.ours for failure in failures):
@@ -313,7 +307,7 @@ def _outcome(tried: TriedVariant, *, first_calls: bool) -> str:
 
 
 @contextlib.contextmanager
-def _as_on_mps(variant: Variant) -> Iterator[None]:
+def _as_on_mps(variant: records.Variant) -> Iterator[None]:
     """Trace what a Mac takes: no fast path of the CPU's attention, and in training its plain formula."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -325,7 +319,7 @@ def _as_on_mps(variant: Variant) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _exactly(program: ProgramCall, variant: Variant, device: str) -> Results | None:
+def _exactly(program: ProgramCall, variant: records.Variant, device: str) -> Results | None:
     """Return the run in float64; none where the program does not run in it."""
     try:
         return once(place_program(program, torch.float64, device), training=variant.training)
@@ -333,16 +327,16 @@ def _exactly(program: ProgramCall, variant: Variant, device: str) -> Results | N
         return None
 
 
-def _time_once(program: ProgramCall, variant: Variant) -> tuple[Results, float]:
+def _time_once(program: ProgramCall, variant: records.Variant) -> tuple[Results, float]:
     start = time.perf_counter()
     return once(program, training=variant.training), time.perf_counter() - start
 
 
-def _arguments(variant: Variant, side: SideCompiler | None) -> dict[str, Any]:
+def _arguments(variant: records.Variant, side: SideCompiler | None) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "backend": side or variant.backend,
         # AOTInductor takes a program of torch.export, which has no breaks.
-        "fullgraph": variant.fullgraph or variant.backend == AOTINDUCTOR,
+        "fullgraph": variant.fullgraph or variant.backend == records.AOTINDUCTOR,
         "dynamic": variant.dynamic,
     }
     # The settings of a mode are the side compiler's own.
