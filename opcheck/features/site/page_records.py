@@ -7,6 +7,7 @@ from typing import Literal
 
 from opcheck.common.vocabulary import StatementSort
 from opcheck.common.yaml_text import load_shipped
+from opcheck.data.lint import Regression
 from opcheck.lookup.answer_records import Note
 from opcheck.model.records import Evidence, Record
 
@@ -91,16 +92,6 @@ class ReleaseChange(Record, frozen=True, kw_only=True):
     changed: tuple[str, ...]
 
 
-class Lost(Record, frozen=True, kw_only=True):
-    """What a release took away (op_lists/regressions.yaml)."""
-
-    op: str
-    torch: str
-    before: str
-    after: str
-    what: str
-
-
 class ModelOf(Record, frozen=True, kw_only=True):
     """A model with calls of the operator that are not native, and their targets."""
 
@@ -136,7 +127,8 @@ class OperatorPage(SitePage, frozen=True, kw_only=True):
     advisories: tuple[AffectingStatement, ...]
     #: statements on every operator, by id.
     everywhere: tuple[str, ...]
-    lost: tuple[Lost, ...]
+    #: what releases took away
+    lost: tuple[Regression, ...]
     history: tuple[ReleaseChange, ...]
     links: tuple[str, ...]
     #: models of the sweep where it is not native on some target; by mode, all that call it.
@@ -222,7 +214,7 @@ class ReleasePage(SitePage, frozen=True, kw_only=True):
     #: overloads that are no composites, by state, on the newest macOS.
     counts: dict[str, int]
     environment: tuple[Variable, ...]
-    lost: tuple[Lost, ...]
+    lost: tuple[Regression, ...]
     differs: tuple[Differs, ...]
     begins: tuple[StatementRef, ...]
     ends: tuple[StatementRef, ...]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,6 @@ from opcheck.data import composites, lint
 from opcheck.data.environment import load_environment
 from opcheck.data.files import Release as Listed
 from opcheck.data.registrations import OpLists, data_directory, load
-from opcheck.data.statement_model import Statement
 from opcheck.data.targets import macos_of
 from opcheck.features.site import page_records as records
 from opcheck.features.site import render
@@ -31,11 +30,13 @@ from opcheck.lookup.answer_records import Cell, State, find_since, first_native
 from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES, cell_state, count_own, short, without_release
 from opcheck.lookup.notes import notes
-from opcheck.lookup.operator_history import steps
+from opcheck.lookup.operator_history import Step, steps
 from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.query import resolve, usual
+from opcheck.model.records import Record
 from opcheck.render.wording import runs
 
+_Kind = TypeVar("_Kind", bound=Record)
 #: Cells by release line, where the release has the overload.
 _CellsByLine = dict[str, tuple[Cell, ...]]
 
@@ -51,10 +52,9 @@ def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[re
         OpListError: the lists are damaged.
     """
     python = _python(lookup)
-    lost: dict[str, list[records.Lost]] = {}
+    lost: dict[str, list[lint.Regression]] = {}
     for entry in lint.list_regressions(data_directory()):
-        base = entry.op.partition(".")[0]
-        lost.setdefault(base, []).append(msgspec.convert(entry, records.Lost, from_attributes=True))
+        lost.setdefault(entry.op.partition(".")[0], []).append(entry)
     for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
         if not only or base in only:
             yield _operator(base, tuple(members), lookup, python.get(base, ()), lost.get(base, []))
@@ -83,7 +83,11 @@ def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
 
 
 def _operator(
-    base: str, members: tuple[str, ...], lookup: OperatorLookup, python: tuple[str, ...], lost: Iterable[records.Lost]
+    base: str,
+    members: tuple[str, ...],
+    lookup: OperatorLookup,
+    python: tuple[str, ...],
+    lost: Iterable[lint.Regression],
 ) -> records.OperatorPage:
     by_op = {op: _cells(op, lookup) for op in members}
     newest = lookup.lists.releases[-1].line
@@ -122,12 +126,7 @@ def _operator(
         everywhere=tuple(statement.id for statement in lookup.operators.everywhere(line)),
         lost=tuple(lost),
         history=tuple(
-            records.ReleaseChange(
-                torch=step.torch,
-                state=short(State(status=step.status, kind=step.kind)),
-                change=step.change,
-                changed=step.changed,
-            )
+            records.ReleaseChange(torch=step.torch, state=short(_state(step)), change=step.change, changed=step.changed)
             for step in steps(first, _newest(lookup), None, lookup)
         ),
         links=tuple(links),
@@ -163,7 +162,7 @@ def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterat
         for lines, alike in runs(cells_of_span):
             last = releases[lines[-1]]
             for place, cell in enumerate(alike):
-                own = State(status=cell.status, kind=cell.kind)
+                own = _state(cell)
                 # The last release of a span may start on a newer macOS than the first.
                 aim = target(last.line, by_line[last.line][place].macos)
                 because = lookup.verdict(op, aim, cell.dtype).because
@@ -179,8 +178,12 @@ def _standings(op: str, by_line: _CellsByLine, lookup: OperatorLookup) -> Iterat
                 )
 
 
+def _state(entry: Cell | Step) -> State:
+    return State(status=entry.status, kind=entry.kind)
+
+
 def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int) -> records.Overload:
-    states = {line: State(status=group[-1].status, kind=group[-1].kind) for line, group in by_line.items()}
+    states = {line: _state(group[-1]) for line, group in by_line.items()}
     line = list(by_line)[-1]
     cell = by_line[line][-1]
     verdict = lookup.verdict(op, target(line, _newest(lookup)), cell.dtype)
@@ -368,13 +371,9 @@ def releases(lookup: OperatorLookup, sweep: Sweep | None = None) -> Iterator[rec
     Raises:
         OpListError: the lists are damaged.
     """
-    before: Listed | None = None
-    every = lookup.lists.releases
-    lost = lint.list_regressions(data_directory())
-    for number, release in enumerate(every):
-        after = every[number + 1].line if number + 1 < len(every) else None
-        yield _release(release, before, after, lookup, lost, sweep)
-        before = release
+    every, lost = lookup.lists.releases, lint.list_regressions(data_directory())
+    for before, release, after in zip((None, *every), every, (*every[1:], None), strict=False):
+        yield _release(release, before, after.line if after else None, lookup, lost, sweep)
 
 
 def _release(
@@ -390,11 +389,8 @@ def _release(
     known, extensions = load_environment(), lookup.lists.extensions
     old = {variable.name for variable in known.known(before.line)} if before else set()
     environment = [
-        replace(
-            msgspec.convert(variable, records.Variable, from_attributes=True),
-            change="new" if before and variable.name not in old else "",
-        )
-        for variable in known.known(line)
+        replace(_convert(each, records.Variable), change="new" if before and each.name not in old else "")
+        for each in known.known(line)
     ]
     changes = differences.diff(before.line, line, lookup=lookup).changes if before else ()
     differs = [
@@ -410,9 +406,6 @@ def _release(
     ]
     libraries = {name: extensions.release(name, line) for name in extensions.releases}
 
-    def references(chosen: Iterable[Statement]) -> tuple[records.StatementRef, ...]:
-        return tuple(msgspec.convert(each, records.StatementRef, from_attributes=True) for each in chosen)
-
     return records.ReleasePage(
         torch=line,
         release=release.torch,
@@ -427,11 +420,16 @@ def _release(
         after=after,
         counts=count_own(line, system, lookup),
         environment=tuple(environment),
-        lost=tuple(msgspec.convert(entry, records.Lost, from_attributes=True) for entry in lost if entry.torch == line),
+        lost=tuple(entry for entry in lost if entry.torch == line),
         differs=tuple(differs),
-        begins=references(s for s in statements if before and str(s.torch.since) == line),
-        ends=references(s for s in statements if str(s.torch.until) == line),
+        begins=tuple(_convert(s, records.StatementRef) for s in statements if before and str(s.torch.since) == line),
+        ends=tuple(_convert(s, records.StatementRef) for s in statements if str(s.torch.until) == line),
         libraries=tuple(f"{n} {paired.version}" for n, paired in libraries.items() if paired),
         models=sweep.headlines(line) if sweep else {},
         stops=sweep.stops(line) if sweep else (),
     )
+
+
+def _convert(entry: object, kind: type[_Kind]) -> _Kind:
+    """Return the fields of a record that the site shows."""
+    return msgspec.convert(entry, kind, from_attributes=True)

@@ -1,11 +1,9 @@
 """Writes pages as files: HTML by Jinja2, the record of each page as JSON, and the index of the search box."""
 
-import contextlib
 import json
 import os
 import re
-import secrets
-import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files as package
 from itertools import groupby
@@ -225,39 +223,31 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     """
     check(output)
     place = output.resolve()
-    token = secrets.token_hex(6)
-    beside = place.with_name(f".{place.name}.{token}.new")
-    earlier = place.with_name(f".{place.name}.{token}.old")
     hint = "name a folder on a disk with room for it, where you may write; what was there is as it was"
-    with explain_errors(OSError, "cannot write the site", context=output, hint=hint), _remove_afterwards(beside):
-        _fill(beside, files)
-        if place.exists():
-            place.rename(earlier)
-        try:
-            beside.rename(place)
-        except BaseException:
-            if earlier.exists():
-                earlier.rename(place)
-            raise
-    shutil.rmtree(earlier, ignore_errors=True)
+    with explain_errors(OSError, "cannot write the site", context=output, hint=hint):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{place.name}.", dir=place.parent, ignore_cleanup_errors=True
+        ) as folder:
+            new, earlier = Path(folder, "site.new"), Path(folder, "site.old")
+            _fill(new, files)
+            try:
+                if place.exists():
+                    place.rename(earlier)
+                new.rename(place)
+            except BaseException:
+                if earlier.exists():
+                    earlier.rename(place)
+                raise
 
 
 def _fill(folder: Path, files: Mapping[str, str]) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir()
     marker = msgspec.json.encode(_SiteFiles(schema=SCHEMA, files=tuple(sorted(files)))).decode()
     for name, text in {**files, MARKER: f"{marker}\n"}.items():
         path = inside(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
-
-
-@contextlib.contextmanager
-def _remove_afterwards(folder: Path) -> Iterator[None]:
-    """Remove half-written files however the block ends, also by Ctrl-C."""
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refusal(message: str, output: Path) -> UsageError:

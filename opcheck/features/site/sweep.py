@@ -30,10 +30,6 @@ class At(NamedTuple):
     torch: Version
     macos: Version
 
-    def __str__(self) -> str:
-        """Return the target as the tables name it."""
-        return f"{self.torch}/{self.macos}"
-
 
 class Sweep:
     """The results of a sweep, read whole."""
@@ -43,6 +39,8 @@ class Sweep:
         self.page_head = about
         self._rows = tables
         self.targets = sorted({_target_of(row) for row in tables["outcomes"]})
+        self._lines = tuple(map(str, sorted({target.torch for target in self.targets})))
+        self._systems = tuple(map(str, sorted({target.macos for target in self.targets})))
         #: whether it was also run with the fallback variable alone.
         self._usual = min((row["fallback"] for row in tables["outcomes"]), default=False)
         model = itemgetter("model")
@@ -58,10 +56,9 @@ class Sweep:
 
     def listed(self, models: Iterable[ModelPage]) -> Models:
         """Return the page of all models."""
-        lines, systems = self._axes()
         return Models(
-            torch=lines,
-            macos=systems,
+            torch=self._lines,
+            macos=self._systems,
             modes=tuple(sorted({row["mode"] for row in self._rows["outcomes"]})),
             packages=dict(sorted(self.page_head.get("packages", {}).items())),
             digest=str(self.page_head.get("op_lists", "")),
@@ -114,7 +111,6 @@ class Sweep:
         uses: dict[str, dict[str, int]] = {}
         for row in self._by_model["uses"].get(name, ()):
             uses.setdefault(row["op"], {})[row["mode"]] = row["calls"]
-        lines, systems = self._axes()
         return ModelPage(
             name=name,
             library=about["library"],
@@ -125,18 +121,13 @@ class Sweep:
                 for row in sorted(outcomes, key=lambda row: row["mode"])
                 if _target_of(row) == newest and row["fallback"] == self._usual
             },
-            torch=lines,
-            macos=systems,
+            torch=self._lines,
+            macos=self._systems,
             outcomes=tuple(_outcomes(outcomes)),
             not_native=tuple(_not_native(self._by_model["operators"].get(name, ()))),
             failures=tuple(map(_failure, self._by_model["failures"].get(name, ()))),
             uses={op: dict(sorted(uses[op].items())) for op in sorted(uses)},
         )
-
-    def _axes(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        lines = sorted({target.torch for target in self.targets})
-        systems = sorted({target.macos for target in self.targets})
-        return tuple(map(str, lines)), tuple(map(str, systems))
 
     def _usual_rows(self, table: str) -> list[dict[str, Any]]:
         return [row for row in self._rows[table] if row["fallback"] == self._usual]
@@ -168,27 +159,25 @@ def read(folder: Path) -> Sweep:
     about: dict[str, Any] = {}
     for name, columns in TABLES.items():
         path = folder / f"{name}.parquet"
-        problem = "" if path.is_file() else f"the sweep has no table {name}"
+        if not path.is_file():
+            raise _refusal(path, f"the sweep has no table {name}")
         try:
-            table = None if problem else parquet.read_table(path)
-            if table is not None:
-                about = json.loads((table.schema.metadata or {}).get(b"opcheck", b"{}"))
+            table = parquet.read_table(path)
+            about = json.loads((table.schema.metadata or {}).get(b"opcheck", b"{}"))
         except (OSError, ValueError, ArrowException) as error:
-            table, problem = None, f"cannot read a table of the sweep: {error}"
-        if table is not None:
-            missing = [each.name for each in columns if each.name not in table.column_names]
-            if missing:
-                problem = f"a table of the sweep has no column {missing[0]}"
-            elif about.get("format", FORMAT) != FORMAT:
-                problem = "a table of the sweep is of another version"
-            tables[name] = table.to_pylist()
-        if problem:
-            raise UsageError(
-                " ".join(problem.split()),
-                context=str(path),
-                hint="name the folder of an opcheck sweep of this version that has come to its end",
-            )
+            raise _refusal(path, f"cannot read a table of the sweep: {error}") from error
+        for column in columns:
+            if column.name not in table.column_names:
+                raise _refusal(path, f"a table of the sweep has no column {column.name}")
+        if about.get("format", FORMAT) != FORMAT:
+            raise _refusal(path, "a table of the sweep is of another version")
+        tables[name] = table.to_pylist()
     return Sweep(tables, about)
+
+
+def _refusal(path: Path, problem: str) -> UsageError:
+    hint = "name the folder of an opcheck sweep of this version that has come to its end"
+    return UsageError(" ".join(problem.split()), context=str(path), hint=hint)
 
 
 def _target_of(row: Row) -> At:
