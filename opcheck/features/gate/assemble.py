@@ -30,7 +30,7 @@ from opcheck.common.yaml_text import dump
 from opcheck.data.chips import load_chips, load_parameters
 from opcheck.data.registrations import load
 from opcheck.features.gate import gate_records as records
-from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Policy, judge_report, speaks_of_calls
+from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement, Policy, judge_report, speaks_of_calls
 from opcheck.judge.timing.estimates import estimate, middle
 from opcheck.model.fingerprint import VERSION, read_baseline
 from opcheck.model.ignores import Ignores
@@ -101,14 +101,6 @@ def _on_chip(cost: Cost) -> str:
     return duration(cost.seconds, cost.seconds)
 
 
-def with_growth(cell: records.GateCell, growth: tuple[str, ...]) -> records.GateCell:
-    """Return a cell whose cost grew by more than is allowed."""
-    if not growth:
-        return cell
-    code = FINDINGS if cell.code in {PASSED, COULD_NOT_TELL} else cell.code
-    return replace(cell, code=code, reasons=(*cell.reasons, *growth))
-
-
 SCHEMA = "opcheck-baseline/1"
 _WRITE = "opcheck gate --baseline FILE --update-baseline"
 
@@ -170,27 +162,24 @@ def update_baseline(
     Of a cell whose report is missing or not whole, what was known stays; so does, where the run was not ``whole``, what
     is known of models and targets that were not in it.
     """
+    old = before or Baseline()
     known: dict[str, dict[str, records.Known]] = {}
-    judged = {(cell.model, cell.target): cell for cell in cells}
-    for model, entries in before.models.items() if before else ():
+    judged = {(cell.model, cell.target) for cell in cells}
+    reports = {(c.model, c.target): c.report for c in cells if c.report is not None and c.report.capture.complete}
+    for model, entries in old.models.items():
         for entry in entries:
-            cells_of_entry = ((target, judged.get((model, target))) for target in entry.targets)
-            stays = [t for t, cell in cells_of_entry if (not _is_whole(cell) if cell else not whole)]
-            _add(known, model, entry, stays)
-    for cell in judged.values():
-        if cell.report is not None and _is_whole(cell):
-            for entry in known_in(cell.report):
-                _add(known, cell.model, entry, [cell.target])
-    costs = {model: dict(of_model) for model, of_model in before.costs.items()} if before else {}
-    for cell in judged.values():
-        cost = cost_of(cell.report) if cell.report is not None and _is_whole(cell) else None
-        if cost is not None:
-            costs.setdefault(cell.model, {})[cell.target] = cost
+            cells_of_entry = {(model, target) for target in entry.targets} - reports.keys()
+            _add(known, model, entry, [cell[1] for cell in cells_of_entry if cell in judged or not whole])
+    costs = {model: dict(of_model) for model, of_model in old.costs.items()}
+    for (model, target), report in reports.items():
+        for entry in known_in(report):
+            _add(known, model, entry, [target])
+        if (cost := cost_of(report)) is not None:
+            costs.setdefault(model, {})[target] = cost
     order = operator.attrgetter("rule", "op", "where", "line", "fingerprint")
-    seen = {*(before.targets if before else ()), *(c.target for c in cells if _is_whole(c))}
     return Baseline(
         op_lists=op_lists,
-        targets=tuple(sorted(seen, key=_numbers)),
+        targets=tuple(sorted({*old.targets, *(target for _, target in reports)}, key=_numbers)),
         models={model: tuple(sorted(known[model].values(), key=order)) for model in sorted(known)},
         costs={model: dict(sorted(costs[model].items())) for model in sorted(costs)},
     )
@@ -216,10 +205,6 @@ def known_in(report: Report) -> Iterator[records.Known]:
                     line=where.text.strip() if where else "",
                     severity=finding.severity,
                 )
-
-
-def _is_whole(cell: records.GateCell) -> bool:
-    return cell.report is not None and cell.report.capture.complete
 
 
 def _add(known: dict[str, dict[str, records.Known]], model: str, entry: records.Known, targets: Iterable[str]) -> None:
@@ -297,23 +282,18 @@ def _versions(job: Job) -> tuple[str, ...]:
 
 def work(job: Job, say: Callable[[str], None]) -> JobResult:
     """Return the reports of a job; a failure of the model is part of the result."""
-    if job.libraries:
-        try:
+    cache, not_kept = Cache(Path(job.cache)) if job.cache else None, ""
+    try:
+        if job.libraries:
             job = _with_lock(job, environments.resolve(job.libraries))
-        except OpcheckError as error:
-            return JobResult(failed=describe_failure(error))
-    cache = Cache(Path(job.cache)) if job.cache else None
-    asked = {target: job.request.on(target) for target in job.targets}
-    reports = {target: cache.find(request) for target, request in asked.items()} if cache else {}
-    missing = [target for target in job.targets if reports.get(target) is None]
-    not_kept = ""
-    if missing:
-        try:
+        reports = {target: cache.find(job.request.on(target)) if cache else None for target in job.targets}
+        missing = [target for target, report in reports.items() if report is None]
+        if missing:
             audited, not_kept = _audit(job, missing, cache, say)
-        except OpcheckError as error:
-            return JobResult(failed=describe_failure(error), libraries=_versions(job))
-        reports = {**reports, **dict(zip(missing, audited, strict=True))}
-    complete = tuple(report for target in job.targets if (report := reports[target]) is not None)
+            reports |= dict(zip(missing, audited, strict=True))
+    except OpcheckError as error:
+        return JobResult(failed=describe_failure(error), libraries=_versions(job))
+    complete = tuple(report for report in reports.values() if report is not None)
     kept, versions = len(job.targets) - len(missing), _versions(job)
     return JobResult(reports=complete, libraries=versions, kept=kept, not_kept=not_kept)
 
@@ -480,15 +460,14 @@ def report(
         notes += ignores.list_unused()
     if baseline and baseline.op_lists != op_lists:
         notes.append(f"the baseline was made with other op lists ({baseline.op_lists}; these are {op_lists})")
-    for index, cell in enumerate(cells if baseline else ()):
-        assert baseline is not None
-        if cell.report is not None:
+    for index, cell in enumerate(cells):
+        if baseline is not None and cell.report is not None:
             before = baseline.costs.get(cell.model, {}).get(cell.target)
             growth = compare_costs(before, cost_of(cell.report), max_slowdown)
             if max_slowdown is None:
                 notes += [f"{cell.model} on {cell.target}: {each}" for each in growth]
-            else:
-                cells[index] = with_growth(cell, growth)
+            elif growth:
+                cells[index] = replace(cell, code=FINDINGS, reasons=(*cell.reasons, *growth))
     codes = {cell.code for cell in cells} | ({COULD_NOT_TELL} if left else set())
     return records.GateReport(
         tool=TOOL,
@@ -510,27 +489,35 @@ def _model_cells(
     policy_of: PolicyOf,
     ignores: Ignores,
     baseline: Baseline | None,
-) -> Sequence[records.GateCell]:
-    if (failed := result.failed) is not None:
-        return [
-            records.GateCell(
-                model=model.name,
-                target=each.label,
-                libraries=result.libraries,
-                headline="could not tell",
-                code=COULD_NOT_TELL,
-                reasons=(failed.message,),
-                **dict.fromkeys(("against", "known", "fixed"), ()),
-                failed=failed,
-                report=None,
-            )
-            for each in planned
-        ]
-    libraries, pairs = result.libraries, zip(planned, result.reports, strict=True)
-    return [
-        _cell(model.name, each.label, libraries, made, policy_of(model, each), ignores, baseline)
-        for each, made in pairs
-    ]
+) -> Iterator[records.GateCell]:
+    unknown = Judgement(code=COULD_NOT_TELL, reasons=(result.failed.message,) if result.failed else ())
+    entries = baseline.models.get(model.name, ()) if baseline else ()
+    for number, each in enumerate(planned):
+        report = None if result.failed else _mark_ignored(result.reports[number], ignores, model.name)
+        findings = report.findings if report else ()
+        here = {name for finding in findings for name in finding.fingerprints}
+        before = [entry for entry in entries if each.label in entry.targets]
+        carried = baseline.carried_to(model.name, each.label, findings) if baseline else ()
+        names = (*(entry.fingerprint for entry in before), *carried)
+        judged = judge_report(report, policy_of(model, each), names) if report else unknown
+        # A finding that an incomplete run did not reach is not fixed.
+        gone = (e for e in before if report and report.capture.complete and e.fingerprint not in here)
+        yield records.GateCell(
+            model=model.name,
+            target=each.label,
+            libraries=result.libraries,
+            headline=report.headline if report else "could not tell",
+            **msgspec.structs.asdict(judged),
+            known=tuple(name for name in names if name in here),
+            fixed=tuple(gone),
+            failed=result.failed,
+            report=report,
+        )
+
+
+def _mark_ignored(made: Report, ignores: Ignores, model: str) -> Report:
+    ignores.read(place.location.file for group in made.groups for place in group.locations if place.location)
+    return replace(made, findings=ignores.mark_ignored(made.findings, model=model))
 
 
 def jobs_of(model: records.GateModel, plan: records.GateSettings) -> dict[str, tuple[records.Planned, ...]]:
@@ -542,34 +529,3 @@ def jobs_of(model: records.GateModel, plan: records.GateSettings) -> dict[str, t
         ", ".join((model.name, *map(records.library_text, libraries))): tuple(planned)
         for libraries, planned in by_libraries.items()
     }
-
-
-def _cell(
-    name: str,
-    target: str,
-    libraries: tuple[str, ...],
-    made: Report,
-    policy: Policy,
-    ignores: Ignores,
-    baseline: Baseline | None,
-) -> records.GateCell:
-    ignores.read(place.location.file for group in made.groups for place in group.locations if place.location)
-    marked = replace(made, findings=ignores.mark_ignored(made.findings, model=name))
-    entries = baseline.models.get(name, ()) if baseline else ()
-    known = tuple(entry for entry in entries if target in entry.targets)
-    here = {name for finding in marked.findings for name in finding.fingerprints}
-    carried = baseline.carried_to(name, target, marked.findings) if baseline else ()
-    names = (*(entry.fingerprint for entry in known), *carried)
-    judged = judge_report(marked, policy, names)
-    return records.GateCell(
-        model=name,
-        target=target,
-        libraries=libraries,
-        headline=marked.headline,
-        **msgspec.structs.asdict(judged),
-        known=tuple(own for own in names if own in here),
-        # A finding that an incomplete run did not reach is not fixed.
-        fixed=tuple(entry for entry in known if entry.fingerprint not in here) if marked.capture.complete else (),
-        failed=None,
-        report=marked,
-    )
