@@ -302,26 +302,26 @@ MODES = ("", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = ("float32", "float16", "bfloat16")
 RUNS = ("inference", "train")
 
+#: The stages before code is generated whose answer may be another in training.
+_TRAINED = (Variant(backend="aot_eager"), Variant(backend="aot_eager_decomp_partition"))
 #: Each stage before code is generated, so that the first failure is seen.
-_STAGES = (
-    Variant(backend="eager"),
-    Variant(backend="eager", fullgraph=True),
-    Variant(backend="aot_eager"),
-    Variant(backend="aot_eager_decomp_partition"),
-)
-#: Stages whose answer may be another in training.
-_TRAINED = {"aot_eager", "aot_eager_decomp_partition"}
+_STAGES = (Variant(backend="eager"), Variant(backend="eager", fullgraph=True), *_TRAINED)
 
 METAL = Variant(backend="inductor", metal=True)
-#: Inductor for Metal with each other setting.
-_METAL_SETTINGS = (
-    Variant(backend="inductor", metal=True, dynamic=True),
-    Variant(backend="inductor", metal=True, fullgraph=True),
-    *(Variant(backend="inductor", metal=True, mode=mode) for mode in MODES if mode),
-)
 #: The command line's name of AOTInductor; torch.compile has no such backend.
 AOTINDUCTOR = "aotinductor"
-_AHEAD = Variant(backend=AOTINDUCTOR, metal=True)
+#: Every backend with every setting; for Metal one setting at a time.
+_EVERY = (
+    *(
+        Variant(backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
+        for backend in BACKENDS
+        for fullgraph, dynamic in itertools.product((False, True), (None, True))
+        for mode in (MODES if backend == "inductor" else ("",))
+    ),
+    *(METAL, replace(METAL, dynamic=True), replace(METAL, fullgraph=True)),
+    *(replace(METAL, mode=mode) for mode in MODES if mode),
+    Variant(backend=AOTINDUCTOR, metal=True),
+)
 
 
 #: The file in ``Plan.scratch`` with the outcomes so far.
@@ -357,6 +357,7 @@ def choose(
     backends: Sequence[str] = (),
     every_setting: bool = False,
     metal: bool = True,
+    run_metal: bool = False,
 ) -> tuple[Variant, ...]:
     """Return the variants that the user requests; Metal's come first, since a run may be ended.
 
@@ -366,19 +367,18 @@ def choose(
         backends: the names of backends; empty: the usual variants.
         every_setting: try every setting of the backends.
         metal: Inductor generates Metal; else code for the device of this machine.
+        run_metal: the kernels of the Metal variants run on the CPU; AOTInductor's C++ needs a Mac.
     """
-    variants: tuple[Variant, ...] = ()
     if every_setting:
         variants = tuple(v for v in every(runs, dtypes) if not backends or v.backend in backends)
         tried = {variant.backend for variant in variants}
-        others = [name for name in backends if name not in tried]
-        variants += variants_of_backends(others, runs, dtypes)
+        variants += variants_of_backends([name for name in backends if name not in tried], runs, dtypes)
     elif backends:
         variants = variants_of_backends(backends, runs, dtypes, metal=metal)
     else:
         variants = default(runs, dtypes, metal=metal)
-    usable = (variant for variant in variants if metal or not variant.metal)
-    return tuple(sorted(usable, key=lambda variant: not variant.metal))
+    usable = sorted((v for v in variants if metal or not v.metal), key=lambda variant: not variant.metal)
+    return tuple(replace(v, run_metal=run_metal and v.metal and v.backend != AOTINDUCTOR) for v in usable)
 
 
 def default(runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True) -> tuple[Variant, ...]:
@@ -390,39 +390,18 @@ def default(runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True) -
         metal: Inductor generates Metal; else code for the device of this machine.
     """
     inductor = METAL if metal else Variant(backend="inductor")
-    dynamic = replace(inductor, dynamic=True)
-    variants = []
+    variants: list[Variant] = []
     for run in runs:
-        training = run == "train"
-        for stage in _STAGES:
-            trained = stage.backend in _TRAINED and not stage.fullgraph
-            if not training or trained or "inference" not in runs:
-                variants.append(_with_run(stage, dtypes[0], training=training))
-        variants += [_with_run(inductor, dtype, training=training) for dtype in dtypes]
-        variants.append(_with_run(dynamic, dtypes[0], training=training))
+        stages = _TRAINED if run == "train" and "inference" in runs else _STAGES
+        variants += _in_each(stages, [run], dtypes[:1])
+        variants += _in_each([inductor], [run], dtypes)
+        variants += _in_each([replace(inductor, dynamic=True)], [run], dtypes[:1])
     return tuple(variants)
 
 
 def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
     """Return variants of every backend with every setting, in every dtype; for Metal one setting at a time."""
-    variants = [
-        Variant(backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
-        for backend in BACKENDS
-        for fullgraph, dynamic in itertools.product((False, True), (None, True))
-        for mode in (MODES if backend == "inductor" else ("",))
-    ]
-    return tuple(
-        _with_run(variant, dtype, training=run == "train")
-        for run, dtype in itertools.product(runs, dtypes)
-        for variant in (*variants, METAL, *_METAL_SETTINGS, _AHEAD)
-        # AOTInductor compiles no training step.
-        if variant != _AHEAD or run == "inference"
-    )
-
-
-def with_kernels_run(variants: Sequence[Variant]) -> tuple[Variant, ...]:
-    """Return the variants, with the kernels of the Metal ones run on the CPU; AOTInductor's C++ needs a Mac."""
-    return tuple(replace(v, run_metal=v.metal and v.backend != AOTINDUCTOR) for v in variants)
+    return _in_each(_EVERY, runs, dtypes)
 
 
 def variants_of_backends(
@@ -436,15 +415,14 @@ def variants_of_backends(
         dtypes: the dtypes to try.
         metal: Inductor generates Metal; else code for the device of this machine.
     """
-    ahead = AOTINDUCTOR
-    plain = {name: Variant(backend=name, metal=name == ahead or (metal and name == METAL.backend)) for name in backends}
+    for_metal = {AOTINDUCTOR, METAL.backend} if metal else {AOTINDUCTOR}
+    return _in_each([Variant(backend=name, metal=name in for_metal) for name in backends], runs, dtypes)
+
+
+def _in_each(variants: Sequence[Variant], runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
+    """Return the variants in each run and dtype; AOTInductor compiles no training step."""
     return tuple(
-        _with_run(plain[name], dtype, training=run == "train")
-        for run, dtype, name in itertools.product(runs, dtypes, backends)
-        # AOTInductor compiles no training step.
-        if name != ahead or run == "inference"
+        replace(variant, dtype=dtype, training=run == "train")
+        for run, dtype, variant in itertools.product(runs, dtypes, variants)
+        if variant.backend != AOTINDUCTOR or run == "inference"
     )
-
-
-def _with_run(variant: Variant, dtype: str, *, training: bool) -> Variant:
-    return replace(variant, dtype=dtype, training=training)

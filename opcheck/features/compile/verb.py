@@ -48,14 +48,14 @@ class VariantOptions(Record, frozen=True, kw_only=True):
 
     def variants(self, *, run_metal: bool) -> tuple[records.Variant, ...]:
         """Return what to try; the CPU traces what a Mac would compile."""
-        chosen = records.choose(
+        return records.choose(
             self.modes or records.RUNS,
             tuple(map(parse_dtype, self.dtypes)) or records.DTYPES,
             backends=self.backends,
             every_setting=self.every,
             metal=self.device != "cuda",
+            run_metal=run_metal,
         )
-        return records.with_kernels_run(chosen) if run_metal else chosen
 
     def flags(self) -> list[str]:
         """Return the runs and dtypes as flags of a command line."""
