@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -78,7 +79,7 @@ class Folder:
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path
         self._fresh = fresh
-        self._lock = _Lock(path / LOCK)
+        self._lock = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         """Take the lock.
@@ -88,19 +89,17 @@ class Folder:
         """
         with _explain_write(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        self._lock.take()
-        try:
+        with contextlib.ExitStack() as lock_of_block:
+            lock_of_block.enter_context(_locked(self.path / LOCK))
             if self._fresh:
                 _marker(self.path)  # it raises unless --fresh may delete the folder
             else:
                 read_description(self.path)
-        except UsageError:
-            self._lock.give()
-            raise
+            self._lock = lock_of_block.pop_all()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._lock.give()
+        self._lock.close()
 
     def begin(self, what: SweepDescription) -> None:
         """Write the description of the sweep; with ``fresh``, delete earlier results."""
@@ -243,6 +242,28 @@ def _explain_write(path: Path) -> AbstractContextManager[None]:
     )
 
 
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Lock a sweep that writes; the system releases the lock when the process dies.
+
+    Raises:
+        UsageError: another process has it.
+    """
+    with _explain_write(path):
+        file = os.fdopen(_open_own(path), "r+b", buffering=0)
+    with file:
+        if not lock(file.fileno()):
+            holder = file.read(100).decode(errors="replace").strip()
+            raise UsageError(
+                f"another sweep writes into this folder{': ' + holder if holder else ''}",
+                context=str(path.parent),
+                hint="wait for it, or name another folder with --folder",
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n".encode())
+        yield
+
+
 def _open_own(path: Path) -> int:
     """Open a regular file and create it if missing; links are not followed."""
     # Windows has neither flag, nor named pipes in folders.
@@ -252,40 +273,6 @@ def _open_own(path: Path) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no file")
     return descriptor
-
-
-class _Lock:
-    """The lock of a sweep that writes; the system releases it when the process dies."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
-
-    def take(self) -> None:
-        """Take the lock.
-
-        Raises:
-            UsageError: another process has it.
-        """
-        with _explain_write(self._path):
-            self._file = _open_own(self._path)
-        if not lock(self._file):
-            holder = os.read(self._file, 100).decode(errors="replace").strip()
-            os.close(self._file)
-            self._file = None
-            raise UsageError(
-                f"another sweep writes into this folder{': ' + holder if holder else ''}",
-                context=str(self._path.parent),
-                hint="wait for it, or name another folder with --folder",
-            )
-        os.ftruncate(self._file, 0)
-        os.write(self._file, f"process {os.getpid()} on {platform.node()}\n".encode())
-
-    def give(self) -> None:
-        """Release the lock."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
 
 #: rows that are written at once
