@@ -22,22 +22,8 @@ from opcheck.render.text import as_text
 from opcheck.render.wording import LABELS, NOT_CHECKED, group_words
 
 _COLUMNS = (
-    "name",
-    "status",
-    "kind",
-    "since",
-    "first_native",
-    "route",
-    "route_since",
-    "dtype",
-    "macos",
-    *COMMON_DTYPES,
-    "registration",
-    "sparse",
-    "autocast",
-    "limitations",
-    "advisories",
-    "because",
+    *("name", "status", "kind", "since", "first_native", "route", "route_since", "dtype", "macos", *COMMON_DTYPES),
+    *("registration", "sparse", "autocast", "limitations", "advisories", "because"),
 )
 
 
@@ -89,13 +75,11 @@ def _json(record: Matrix) -> str:
 
 
 def _cells(row: Row) -> Iterator[str]:
-    yield from (row.name, row.status, row.kind or "", row.since, row.first_native or "")
-    yield from (row.route, row.route_since, row.dtype)
-    yield _systems(row)
     # A cell that equals the status is left empty, so that the others show.
-    yield from ("" if row.dtypes[d] == short(row) else row.dtypes[d] for d in COMMON_DTYPES)
-    yield from (row.registration, " ".join(row.sparse), row.autocast or "")
-    yield from (" ".join(row.limitations), " ".join(row.advisories), row.because)
+    cells: dict[str, Any] = {dtype: "" if state == short(row) else state for dtype, state in row.dtypes.items()}
+    cells |= {**msgspec.structs.asdict(row), "macos": _systems(row)}
+    for column in _COLUMNS:
+        yield " ".join(cells[column]) if isinstance(cells[column], tuple) else cells[column] or ""
 
 
 def _systems(row: Row) -> str:

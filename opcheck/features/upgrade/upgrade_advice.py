@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data.registrations import OpLists
 from opcheck.judge.report_changes import Entry, entries_of
 from opcheck.judge.target_change import VersionChange, change_between
-from opcheck.model.records import Record, Report, ReportTarget, RouteWork
+from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWork
 
 NOT_CHECKED = (
     "nothing was observed on a Mac: the grid follows from the releases' registrations",
@@ -122,12 +123,10 @@ def advise(
     reports: Mapping[Target, Report], impossible: Sequence[UpgradeCell], current: Target, lists: OpLists
 ) -> Advice:
     """Return the advice for ``current``, which is one of the reports' targets."""
-    seen = {target: _IndexedReport(report) for target, report in reports.items()}
-    here = seen[current]
+    seen = {target: _compare(report, reports[current]) for target, report in reports.items()}
     report = reports[current]
-    cells = [_cell(target, there, here, current) for target, there in seen.items()]
-    newer = (target for target in seen if _newer(target, current))
-    newest = max(newer, key=_versions, default=None)
+    newest = max((target for target in seen if _newer(target, current)), key=_versions, default=None)
+    cells = [*impossible, *(_cell(target, there, current) for target, there in seen.items())]
     return Advice(
         tool=TOOL,
         model=report.model,
@@ -135,72 +134,68 @@ def advise(
         headline=report.headline,
         complete=report.capture.complete,
         flags=report.capture.flags,
-        findings=tuple(_removal(index, here, seen, current) for index in here.counted),
-        upgrade=_best(here, seen, current),
-        newest=_upgrade(newest, here, seen[newest], current) if newest else None,
+        findings=tuple(_removal(finding, seen, current) for finding in seen[current].counted),
+        upgrade=_best(seen, current),
+        newest=_upgrade(newest, seen, current) if newest else None,
         apple=tuple(each for each in report.routes if each.route in _APPLE),
-        grid=tuple(sorted((*cells, *impossible), key=_by_versions)),
+        grid=tuple(sorted(cells, key=lambda cell: (Version.parse(cell.torch), Version.parse(cell.macos)))),
         op_lists={"digest": lists.digest, "newest": lists.releases[-1].torch},
         not_checked=NOT_CHECKED,
     )
 
 
-class _IndexedReport:
-    """The findings of a report, indexed for comparison with another."""
+class _ComparedReport(NamedTuple):
+    """A report, compared with that of the current target."""
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
-        self.findings = report.findings
-        self.names = [frozenset(finding.fingerprints) for finding in report.findings]
-        #: the lines as fingerprints have them, without the rule and the operator
-        self.lines = [
-            {
-                (each.phase, any_layer(each.module), normalised_code(each.statement or each.text))
-                for each in finding.locations
-            }
-            for finding in report.findings
-        ]
-        counted = [n for n, each in enumerate(report.findings) if each.severity in _COUNTED]
-        self.counted = [index for index in counted if not report.findings[index].ignored]
-        self.all_names = frozenset().union(*self.names)
+    report: Report
+    #: errors and warnings that are not ignored, and those that share no place with the current target's findings
+    counted: list[Finding]
+    new: list[Finding]
+    #: fingerprints of the current target's findings that are gone, and whose lines have no new finding
+    removed: frozenset[tuple[str, ...]]
 
     def errors_and_warnings(self) -> tuple[int, int]:
-        severities = [self.findings[index].severity for index in self.counted]
+        severities = [finding.severity for finding in self.counted]
         return severities.count("error"), severities.count("warning")
 
-    def new(self, here: _IndexedReport) -> list[int]:
-        """Return the findings that share no place with those of the current target."""
-        return [index for index in self.counted if not self.names[index] & here.all_names]
-
-    def entries(self, indices: Iterable[int]) -> tuple[Entry, ...]:
-        """Return an entry for each place of these findings."""
-        return entries_of(self.findings[index] for index in indices)
-
-    def removes(self, index: int, here: _IndexedReport) -> bool:
-        """Return whether a finding of the current target is gone, and its lines have no new finding."""
-        # The findings of a run that broke off are incomplete.
-        if here.names[index] & self.all_names or not self.report.capture.complete:
-            return False
-        return not any(here.lines[index] & self.lines[number] for number in self.new(here))
+    def badness(self) -> tuple[int, int, int]:
+        """Return what an upgrade must lower; an incomplete run is worse, since later errors are unknown."""
+        return (not self.report.capture.complete, *self.errors_and_warnings())
 
 
-def _cell(target: Target, seen: _IndexedReport, here: _IndexedReport, current: Target) -> UpgradeCell:
-    errors, warnings = seen.errors_and_warnings()
+def _compare(report: Report, current: Report) -> _ComparedReport:
+    own, others = ({name for f in each.findings for name in f.fingerprints} for each in (report, current))
+    counted, before = ([f for f in r.findings if f.severity in _COUNTED and not f.ignored] for r in (report, current))
+    new = [finding for finding in counted if others.isdisjoint(finding.fingerprints)]
+    lines = {line for finding in new for line in _lines(finding)}
+    gone = (f.fingerprints for f in before if own.isdisjoint(f.fingerprints) and lines.isdisjoint(_lines(f)))
+    # The findings of a run that broke off are incomplete.
+    return _ComparedReport(report, counted, new, frozenset(gone if report.capture.complete else ()))
+
+
+def _lines(finding: Finding) -> set[tuple[str, str, str]]:
+    """Return the lines of a finding as fingerprints have them, without the rule and the operator."""
+    return {
+        (each.phase, any_layer(each.module), normalised_code(each.statement or each.text)) for each in finding.locations
+    }
+
+
+def _cell(target: Target, there: _ComparedReport, current: Target) -> UpgradeCell:
+    errors, warnings = there.errors_and_warnings()
     return UpgradeCell(
         torch=str(target.torch),
         macos=str(target.macos),
         current=target == current,
-        headline=seen.report.headline,
+        headline=there.report.headline,
         errors=errors,
         warnings=warnings,
-        removed=sum(seen.removes(index, here) for index in here.counted),
-        new=len(seen.new(here)),
+        removed=len(there.removed),
+        new=len(there.new),
     )
 
 
-def _removal(index: int, here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target) -> Removal:
-    finding = here.findings[index]
-    without = [target for target, there in seen.items() if there.removes(index, here)]
+def _removal(finding: Finding, seen: Mapping[Target, _ComparedReport], current: Target) -> Removal:
+    without = [target for target, there in seen.items() if finding.fingerprints in there.removed]
     newer = sorted((each for each in without if _newer(each, current)), key=_versions)
     torch_alone = next((each for each in newer if each.macos == current.macos), None)
     macos_alone = next((each for each in newer if each.torch == current.torch), None)
@@ -224,28 +219,23 @@ def _removal(index: int, here: _IndexedReport, seen: Mapping[Target, _IndexedRep
     )
 
 
-def _best(here: _IndexedReport, seen: Mapping[Target, _IndexedReport], current: Target) -> Upgrade | None:
+def _best(seen: Mapping[Target, _ComparedReport], current: Target) -> Upgrade | None:
     newer = sorted((target for target in seen if _newer(target, current)), key=lambda target: _order(target, current))
-    best = min(newer, key=lambda target: _badness(seen[target]), default=None)
-    if best is None or _badness(seen[best]) >= _badness(here):
+    best = min(newer, key=lambda target: seen[target].badness(), default=None)
+    if best is None or seen[best].badness() >= seen[current].badness():
         return None
-    return _upgrade(best, here, seen[best], current)
+    return _upgrade(best, seen, current)
 
 
-def _upgrade(target: Target, here: _IndexedReport, there: _IndexedReport, current: Target) -> Upgrade:
-    removed = sum(there.removes(index, here) for index in here.counted)
+def _upgrade(target: Target, seen: Mapping[Target, _ComparedReport], current: Target) -> Upgrade:
+    there = seen[target]
     return Upgrade(
         change=change_between(current, target),
         headline=there.report.headline,
-        removed=removed,
-        kept=len(here.counted) - removed,
-        new=there.entries(there.new(here)),
+        removed=len(there.removed),
+        kept=len(seen[current].counted) - len(there.removed),
+        new=entries_of(there.new),
     )
-
-
-def _badness(seen: _IndexedReport) -> tuple[int, int, int]:
-    """Return what an upgrade must lower; an incomplete run is worse, since later errors are unknown."""
-    return (not seen.report.capture.complete, *seen.errors_and_warnings())
 
 
 def _newer(target: Target, current: Target) -> bool:
@@ -261,10 +251,6 @@ def _order(target: Target, current: Target) -> tuple[bool, bool, Version, Versio
     """Return a sort key that puts smaller changes first: macOS alone, torch alone, both; each by version."""
     torch_differs, macos_differs = target.torch != current.torch, target.macos != current.macos
     return (torch_differs and macos_differs, torch_differs, target.torch, target.macos)
-
-
-def _by_versions(cell: UpgradeCell) -> tuple[Version, Version]:
-    return Version.parse(cell.torch), Version.parse(cell.macos)
 
 
 def _systems(current: Target, lists: OpLists) -> list[Version]:
