@@ -59,7 +59,8 @@ def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
     yield Heading("Models by release")
     for mode in summary.modes:
         yield Lines((f"{mode}:",))
-        yield _by_target(summary, mode)
+        targets = reversed(summary.targets)
+        yield _headlines(("target",), (((_words(t),), summary.counts(t, mode)) for t in targets))
     yield Heading(f"Libraries, on {_words(last)}")
     yield _by_library(summary, last)
     yield from _families(summary, last)
@@ -72,11 +73,6 @@ def _document(about: SweepDescription, summary: Summary) -> Iterator[Block]:
     for target in reversed(summary.newest.values()):
         yield from _harms(summary, target)
     yield from _failures(summary)
-
-
-def _by_target(summary: Summary, mode: str) -> Table:
-    targets = reversed(summary.targets)
-    return _headlines(("target",), (((_words(t),), summary.counts(t, mode)) for t in targets))
 
 
 def _headlines(

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -71,18 +70,16 @@ class Engine:
             LostError: a worker died, or the scheduler is away.
             OpcheckError: as ``work``.
         """
-        from joblib import Parallel, delayed
+        from joblib import Parallel, delayed, parallel_config
 
         end_servers()  # each run has threads of its own
-        with self._backend():
-            parallel = Parallel(
-                n_jobs=self.jobs if self.backend == "local" else -1,
-                return_as="generator_unordered",
-                batch_size=1,
-                pre_dispatch="n_jobs" if self.backend == "local" else "2*n_jobs",
-            )
+        local = self.backend == "local"
+        settings = {} if local else {"client": self._connect(), "wait_for_workers_timeout": _WORKERS, "pure": False}
+        jobs, ahead = (self.jobs, "n_jobs") if local else (-1, "2*n_jobs")
+        with parallel_config("threading" if local else "dask", **settings):
+            parallel = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=ahead)
             answers = parallel(delayed(work)(task) for task in tasks)
-            yield from self._watch(answers) if self.backend == "dask" else answers
+            yield from answers if local else self._watch(answers)
 
     def close(self) -> None:
         """Disconnect from the scheduler, and end what the models ran in and left behind here."""
@@ -91,16 +88,6 @@ class Engine:
             client, self._client = self._client, None
             with contextlib.suppress(Exception):  # it may be gone already
                 client.close(timeout=2)
-
-    def _backend(self) -> AbstractContextManager[Any]:
-        from joblib import parallel_config
-
-        if self.backend == "local":
-            config: AbstractContextManager[Any] = parallel_config("threading")
-        else:
-            options = {"client": self._connect(), "wait_for_workers_timeout": _WORKERS}
-            config = parallel_config("dask", **options, pure=False)
-        return config
 
     def _connect(self) -> Any:
         """Connect to the scheduler.
