@@ -21,6 +21,7 @@ from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import inside
 from opcheck.common.names import DTYPE_ALIASES
 from opcheck.common.sanitize import show_hidden
+from opcheck.common.vocabulary import HEADLINES
 from opcheck.data import composites
 from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import page_records
@@ -309,13 +310,9 @@ def _address(text: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(text, f"{issue[1]}#{issue[2]}" if issue else text)
 
 
-#: What a model's headline counts as, for its sign and colour; all others are unknown.
-_HEADLINES = {
-    "runs natively": "native",
-    "runs, partly on the CPU": "fallback_always",
-    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "fallback_env",
-    "fails": "unsupported",
-}
+#: What a model's headline counts as, for its sign and colour.
+_STATES = ("unsupported", "unknown", "fallback_env", "fallback_always", "native")
+_HEADLINES: dict[str, str] = dict(zip(HEADLINES, _STATES, strict=True))
 
 
 def headline_state(headline: str) -> str:
