@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural
 from opcheck.judge.report_changes import Comparison, Difference
@@ -81,11 +82,8 @@ def _change(row: Sequence[str]) -> str:
 
 def _rows(changes: Sequence[OverloadChange]) -> Iterator[tuple[str, ...]]:
     """Make one row for the overloads of an operator that change alike."""
-    groups: dict[object, list[OverloadChange]] = {}
-    for change in changes:
-        base = change.name.partition(".")[0]
-        states = str((change.before, change.after, change.dtypes))
-        groups.setdefault((base, states), []).append(change)
+    alike = (((c.name.partition(".")[0], str((c.before, c.after, c.dtypes))), c) for c in changes)
+    groups = group_values(alike)
     for group in groups.values():
         by_name = {change.name: change for change in group}
         main = by_name[usual(by_name)]

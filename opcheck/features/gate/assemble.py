@@ -22,6 +22,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common import tool
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
+from opcheck.common.grouping import group_values
 from opcheck.common.text import duration
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
@@ -522,9 +523,7 @@ def _mark_ignored(made: Report, ignores: Ignores, model: str) -> Report:
 
 def jobs_of(model: records.GateModel, plan: records.GateSettings) -> dict[str, tuple[records.Planned, ...]]:
     """Return the jobs of a model by name, with their targets; each combination of libraries is a job."""
-    by_libraries: dict[tuple[str, ...], list[records.Planned]] = {}
-    for each in records.targets_of(model, plan.targets):
-        by_libraries.setdefault(each.libraries, []).append(each)
+    by_libraries = group_values((each.libraries, each) for each in records.targets_of(model, plan.targets))
     return {
         ", ".join((model.name, *map(records.library_text, libraries))): tuple(planned)
         for libraries, planned in by_libraries.items()

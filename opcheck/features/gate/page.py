@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
 from opcheck.features.gate.gate_records import GateCell, GateReport
@@ -112,10 +113,8 @@ def _verdict(cell: GateCell, noun: str) -> str:
 
 def _reasons(gate: GateReport) -> Iterator[str]:
     """Say why models do not pass, each reason once with its targets."""
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for cell in gate.cells:
-        for reason in cell.reasons if cell.failed is None else ():
-            by_reason.setdefault((cell.model, reason), []).append(cell.target)
+    judged = (cell for cell in gate.cells if cell.failed is None)
+    by_reason = group_values(((cell.model, reason), cell.target) for cell in judged for reason in cell.reasons)
     for (model, reason), targets in by_reason.items():
         yield f"{model}: {reason} ({and_more(targets, 1)})"
 
@@ -167,10 +166,8 @@ def finding_log(gate: GateReport) -> FindingLog:
 
 def occurrences(gate: GateReport) -> tuple[Occurrence, ...]:
     """Merge the findings of all cells by their fingerprints: first what fails, then by the cells."""
-    by_fingerprint: dict[str, list[tuple[Occurrence, GateCell]]] = {}
-    for cell in gate.cells:
-        for occurrence in _of_cell(cell):
-            by_fingerprint.setdefault(occurrence.fingerprint, []).append((occurrence, cell))
+    found = ((occurrence, cell) for cell in gate.cells for occurrence in _of_cell(cell))
+    by_fingerprint = group_values((occurrence.fingerprint, (occurrence, cell)) for occurrence, cell in found)
     merged = [_merge(entries, len(gate.targets)) for entries in by_fingerprint.values()]
     return tuple(sorted(merged, key=lambda entry: STATES.index(entry.state)))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import finish_document
 from opcheck.common.tool import VERSION
 from opcheck.common.versions import Version
@@ -155,9 +156,7 @@ def _differing(row: Row) -> str:
 
 def _compact(rows: Sequence[Row]) -> Iterator[blocks.Block]:
     """List the names by the release of their last change; overloads follow their operator."""
-    by_since: dict[str, list[Row]] = {}
-    for row in rows:
-        by_since.setdefault(row.since, []).append(row)
+    by_since = group_values((row.since, row) for row in rows)
     items = []
     for since in sorted(by_since, key=lambda line: (Version.parse(line.lstrip("≤")), line)):
         names = []

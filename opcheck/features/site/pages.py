@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from opcheck.common.catalogue import groups
 from opcheck.common.errors import UsageError
+from opcheck.common.grouping import group_values
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import StatementSort
 from opcheck.data import composites, lint
@@ -52,9 +53,7 @@ def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[re
         OpListError: the lists are damaged.
     """
     python = _python(lookup)
-    lost: dict[str, list[lint.Regression]] = {}
-    for entry in lint.list_regressions(data_directory()):
-        lost.setdefault(entry.op.partition(".")[0], []).append(entry)
+    lost = group_values((entry.op.partition(".")[0], entry) for entry in lint.list_regressions(data_directory()))
     for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
         if not only or base in only:
             yield _operator(base, tuple(members), lookup, python.get(base, ()), lost.get(base, []))
@@ -320,10 +319,11 @@ def _statements(
 ) -> records.Statements:
     """Return the page of all limitations, or of all advisories, the worst effect first."""
     by_id = lists.statements.by_id
-    names: dict[str, list[str]] = {}
-    for operator in operators:
-        for about in (*operator.limitations, *operator.advisories):
-            names.setdefault(about.note.id, []).append(operator.name)
+    names = group_values(
+        (about.note.id, operator.name)
+        for operator in operators
+        for about in (*operator.limitations, *operator.advisories)
+    )
     return records.Statements(
         sort=sort,
         statements=tuple(

@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from opcheck.common.errors import UsageError
+from opcheck.common.grouping import group_values
 from opcheck.common.versions import Version
 from opcheck.data.sweep_tables import FORMAT, TABLES
 from opcheck.features.site.page_records import Failure, ListedModel, ModelOf, ModelPage, Models, NotNative, Outcome
@@ -20,8 +20,6 @@ Row = Mapping[str, Any]
 STOPS = ("unsupported", "fallback_env")
 #: Operators that a release names.
 _MOST = 10
-
-_Key = TypeVar("_Key")
 
 
 class At(NamedTuple):
@@ -43,10 +41,9 @@ class Sweep:
         self._systems = tuple(map(str, sorted({target.macos for target in self.targets})))
         #: whether it was also run with the fallback variable alone.
         self._usual = min((row["fallback"] for row in tables["outcomes"]), default=False)
-        model = itemgetter("model")
-        self._by_model = {name: _group_by(rows, model) for name, rows in tables.items()}
-        self._by_op = _group_by(self._usual_rows("operators"), itemgetter("op"))
-        self._uses = _group_by(tables["uses"], itemgetter("op"))
+        self._by_model = {name: group_values((row["model"], row) for row in rows) for name, rows in tables.items()}
+        self._by_op = group_values((row["op"], row) for row in self._usual_rows("operators"))
+        self._uses = group_values((row["op"], row) for row in tables["uses"])
 
     def models(self) -> Iterator[ModelPage]:
         """Yield a page for every model, by library and name."""
@@ -83,7 +80,7 @@ class Sweep:
     def not_native(self, overloads: Iterable[str]) -> tuple[ModelOf, ...]:
         """Return the models with a call of these overloads that is not native, the worst first."""
         rows = [row for op in overloads for row in self._by_op.get(op, ())]
-        groups = _group_by(rows, lambda row: (row["model"], row["mode"], _state(row)))
+        groups = group_values(((row["model"], row["mode"], _state(row)), row) for row in rows)
         operators = [
             ModelOf(
                 model=model,
@@ -190,17 +187,8 @@ def _state(row: Row) -> str:
 
 def _targets(targets: Iterable[At]) -> dict[str, tuple[str, ...]]:
     """Return the macOS versions by release line, both in their order."""
-    systems_of: dict[str, list[str]] = {}
-    for target in sorted(set(targets)):
-        systems_of.setdefault(str(target.torch), []).append(str(target.macos))
+    systems_of = group_values((str(target.torch), str(target.macos)) for target in sorted(set(targets)))
     return {line: tuple(systems) for line, systems in systems_of.items()}
-
-
-def _group_by(rows: Iterable[Row], key: Callable[[Row], _Key]) -> dict[_Key, list[Row]]:
-    groups: dict[_Key, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
 
 
 def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
@@ -211,7 +199,8 @@ def _outcomes(rows: Iterable[Row]) -> Iterator[Outcome]:
         return (row["mode"], row["fallback"], row["headline"], row["complete"], row["calls"], worse)
 
     for (*_, worse), group in sorted(
-        _group_by(rows, key).items(), key=lambda entry: (*entry[0][:2], min(map(_target_of, entry[1])), entry[0])
+        group_values((key(row), row) for row in rows).items(),
+        key=lambda entry: (*entry[0][:2], min(map(_target_of, entry[1])), entry[0]),
     ):
         targets = _targets(map(_target_of, group))
         yield msgspec.convert({**group[0], "targets": targets, "not_native": dict(worse)}, Outcome)
@@ -223,7 +212,7 @@ def _not_native(rows: Iterable[Row]) -> Iterator[NotNative]:
     def key(row: Row) -> tuple[int, str, str, bool, int]:
         return (-STATES.index(_state(row)), row["op"], row["mode"], row["fallback"], row["calls"])
 
-    for (place, *_), group in sorted(_group_by(rows, key).items()):
+    for (place, *_), group in sorted(group_values((key(row), row) for row in rows).items()):
         about = {"state": STATES[-place], "targets": _targets(map(_target_of, group))}
         yield msgspec.convert({**group[0], **about}, NotNative)
 

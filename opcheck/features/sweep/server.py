@@ -31,6 +31,7 @@ from opcheck.capture.parent import capture_many, of_each
 from opcheck.capture.request import MODES, CaptureRequest, Shared
 from opcheck.common.errors import CaptureError, InputError, LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.globs import fits
+from opcheck.common.grouping import group_values
 from opcheck.common.text import error_text
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import HEADLINES, Mode
@@ -342,9 +343,7 @@ class _Work:
 
 def _merge_targets(entries: Iterable[_Entry]) -> tuple[_Entry, ...]:
     """Merge the entries that differ only in their targets."""
-    same: dict[bytes, list[_Entry]] = {}
-    for entry in entries:
-        same.setdefault(msgspec.json.encode(replace(entry, targets=())), []).append(entry)
+    same = group_values((msgspec.json.encode(replace(entry, targets=())), entry) for entry in entries)
     return tuple(
         replace(alike[0], targets=tuple(name for entry in alike for name in entry.targets)) for alike in same.values()
     )
