@@ -1,7 +1,9 @@
 """Records of compiling a program, from the child process to the report for a target.  Imports no torch."""
 
+from __future__ import annotations
+
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -183,6 +185,11 @@ class TriedVariant(Record, frozen=True, kw_only=True):
     side: tuple[SideGraph, ...] = ()
     #: what a larger batch compiled again
     side_again: tuple[SideGraph, ...] = ()
+
+    def with_graphs(self, change: Callable[[SideGraph], SideGraph]) -> TriedVariant:
+        """Return the variant with each of its graphs changed."""
+        side, again = (tuple(map(change, graphs)) for graphs in (self.side, self.side_again))
+        return replace(self, side=side, side_again=again)
 
 
 class CompiledVariants(Record, frozen=True, kw_only=True):

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
+from opcheck.common.grouping import group_values
 from opcheck.common.text import and_more, join_and
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import Headline, Mode
+from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
 from opcheck.data.registrations import OpLists
 from opcheck.features.compile import compile_records as records
@@ -53,13 +54,7 @@ Eager = tuple[str, bool]
 Audit = Report | OpcheckError
 
 #: What a portable backend does on the target, by the headline of the audit of the same run.
-_EAGER_OUTCOMES: dict[Headline, str] = {
-    "runs natively": "",
-    "runs, partly on the CPU": "",
-    "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1": "needs fallback",
-    "fails": "fails",
-    "could not tell": _UNKNOWN,
-}
+_EAGER_OUTCOMES = dict(zip(HEADLINES, ("fails", _UNKNOWN, "needs fallback", "", ""), strict=True))
 
 
 def report(
@@ -96,6 +91,7 @@ def report(
         for attempt in compiled.tried
     )
     externs = _judge_externs(tried, target, lookup)
+    differs, mismatch = _release_mismatch(compiled, target, unread, differing)
     not_checked = [*_NOT_CHECKED]
     if any(attempt.variant.backend == records.AOTINDUCTOR for attempt in tried):
         not_checked.append(_AHEAD)
@@ -107,13 +103,13 @@ def report(
         target={"torch": str(target.torch), "macos": str(target.macos)},
         advice=_advice(tried, externs, target, known),
         next=_next(tried, command),
-        differs=_differs(compiled, target, differing),
+        differs=differs,
         rows=tuple(_rows(tried)),
         failures=tuple(_failures(tried, known)),
         advisories=tuple(_advisories(tried, known)),
         externs=externs,
         kernels=sum(len(graph.kernels) for attempt in tried for graph in attempt.side),
-        not_checked=(*not_checked, *compiled.not_checked, *_release_mismatch(compiled, target, unread, differing)),
+        not_checked=(*not_checked, *compiled.not_checked, *mismatch),
         compiled=replace(compiled, tried=tried),
     )
 
@@ -226,15 +222,12 @@ def _on_target(
         return replace(tried, outcome="no backend", failure=failure, side=(), side_again=())
 
     def judge_graph(graph: records.SideGraph) -> records.SideGraph:
-        failures = (
-            *(_with_defect(failure, known) for failure in (*graph.failures, *lint(graph))),
-            *_known_failures(graph, known),
-            *_refused_externs(graph, target, lookup),
-        )
-        return replace(graph, failures=failures)
+        own = (_with_defect(failure, known) for failure in (*graph.failures, *lint(graph)))
+        deciding = (_list_affected(defect, (graph,)) for defect in known.present if defect.effect in DECIDING)
+        met = (failure for failures in deciding for failure in itertools.islice(failures, 1))
+        return replace(graph, failures=(*own, *met, *_refused_externs(graph, target, lookup)))
 
-    side, again = (tuple(map(judge_graph, each)) for each in (tried.side, tried.side_again))
-    judged = replace(tried, side=side, side_again=again)
+    judged = tried.with_graphs(judge_graph)
     return replace(judged, outcome=_outcome(judged, known))
 
 
@@ -244,13 +237,6 @@ def _with_defect(failure: records.CompileFailure, known: _Defects) -> records.Co
     if defect is None:
         return failure
     return replace(failure, message=f"{_cause(defect)}: {failure.message}")
-
-
-def _known_failures(graph: records.SideGraph, known: _Defects) -> Iterator[records.CompileFailure]:
-    """Yield the known defects that decide, and that the kernels and eager calls of a graph meet."""
-    for defect in known.present:
-        if defect.effect in DECIDING:
-            yield from itertools.islice(_list_affected(defect, (graph,)), 1)
 
 
 def _list_affected(defect: CompileDefect, graphs: Iterable[records.SideGraph]) -> Iterator[records.CompileFailure]:
@@ -344,12 +330,11 @@ def _rows(tried: Attempts) -> Iterator[records.VariantRow]:
 
 def _failures(tried: Attempts, known: _Defects) -> Iterator[records.FailureGroup]:
     """Group the failures that have one cause: a known defect, or the same message but for the kernel's name."""
-    groups: dict[tuple[str, str], list[tuple[records.TriedVariant, records.CompileFailure]]] = {}
-    for attempt in tried:
-        for failure in failures_of(attempt):
-            defect = known.cause(failure)
-            cause = defect.id if defect else _KERNEL.sub("a kernel", failure.message)
-            groups.setdefault((failure.kind, cause), []).append((attempt, failure))
+    met = ((attempt, failure, known.cause(failure)) for attempt in tried for failure in failures_of(attempt))
+    groups = group_values(
+        ((failure.kind, defect.id if defect else _KERNEL.sub("a kernel", failure.message)), (attempt, failure))
+        for attempt, failure, defect in met
+    )
     for members in groups.values():
         failure = members[0][1]
         failing = [attempt for attempt in tried if any(attempt is failed for failed, _ in members)]
@@ -400,10 +385,7 @@ def _called_together(tried: Iterable[records.TriedVariant]) -> tuple[str, ...]:
 
 def _by_run(tried: Iterable[records.TriedVariant]) -> dict[tuple[str, str], list[records.TriedVariant]]:
     """Return the variants by their name and way of running."""
-    groups: dict[tuple[str, str], list[records.TriedVariant]] = {}
-    for attempt in tried:
-        groups.setdefault((str(attempt.variant), attempt.variant.run), []).append(attempt)
-    return groups
+    return group_values(((str(attempt.variant), attempt.variant.run), attempt) for attempt in tried)
 
 
 def _judge_externs(tried: Attempts, target: Target, lookup: OperatorLookup) -> tuple[records.JudgedExtern, ...]:
@@ -498,12 +480,9 @@ def _setting(variant: records.Variant) -> str:
 def _settings(tried: Attempts, plain: Attempts, known: _Defects) -> Iterator[str]:
     """Yield the settings that make Inductor for Metal fail in a run that works without them, and why."""
     worked = {(each.variant.run, each.variant.dtype) for each in plain if each.outcome == "works"}
-    groups: dict[str, list[records.TriedVariant]] = {}
-    for each in tried:
-        fails = each.variant.metal and each.outcome != "works" and each not in plain
-        if fails and (each.variant.run, each.variant.dtype) in worked:
-            groups.setdefault(_setting(each.variant), []).append(each)
-    for name, attempts in groups.items():
+    others = (each for each in tried if each.variant.metal and each.outcome != "works" and each not in plain)
+    failing = (each for each in others if (each.variant.run, each.variant.dtype) in worked)
+    for name, attempts in group_values((_setting(each.variant), each) for each in failing).items():
         yield f"not with {name}: {_why_not(attempts, known)}"
 
 
@@ -588,36 +567,30 @@ def _cause(defect: CompileDefect) -> str:
     return f"{defect.id}: {defect.summary.rstrip('.')}"
 
 
-def _differs(compiled: records.CompiledVariants, target: Target, differing: Sequence[str]) -> str:
-    """Return which operators the target decomposes or lowers otherwise than the torch that did it, or empty."""
-    installed = compiled.installed_torch
-    if not differing or Version.parse(installed) == target.torch:
-        return ""
-    return (
+def _release_mismatch(
+    compiled: records.CompiledVariants, target: Target, unread: str, differing: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return where the target differs from the torch that compiled for it, and what that leaves unchecked."""
+    installed, metal = compiled.installed_torch, compiled.metal_backend
+    if Version.parse(installed) == target.torch:
+        return "", ()
+    differs = (
         f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} differently from torch {installed}, "
         "which compiled it here: --exact uses the target's own"
     )
-
-
-def _release_mismatch(
-    compiled: records.CompiledVariants, target: Target, unread: str, differing: Sequence[str]
-) -> Iterator[str]:
-    installed = f"torch {compiled.installed_torch}"
-    if Version.parse(compiled.installed_torch) == target.torch:
-        return
-    if compiled.metal_backend:
-        yield (
-            f"the decompositions, lowerings and fusion of torch {target.torch}: those of {installed}, which is "
-            f"installed here; Metal was written by the codegen/mps.py of torch {compiled.metal_backend} (--exact "
+    if metal:
+        unchecked = (
+            f"the decompositions, lowerings and fusion of torch {target.torch}: those of torch {installed}, which is "
+            f"installed here; Metal was written by the codegen/mps.py of torch {metal} (--exact "
             f"runs the whole target); of this program's operators {and_more(differing, 20) or 'none'} differ in "
             "their own rules"
         )
     else:
-        why = f" ({unread})" if unread else ""
-        yield (
-            f"the Inductor of torch {target.torch}{why}: that of {installed}, which is installed here, "
-            "wrote the kernels"
+        unchecked = (
+            f"the Inductor of torch {target.torch}{f' ({unread})' if unread else ''}: that of torch {installed}, "
+            "which is installed here, wrote the kernels"
         )
+    return differs if differing else "", (unchecked,)
 
 
 def audits(

@@ -74,7 +74,7 @@ class KernelOptions(Record, frozen=True, kw_only=True):
         if self.check_metal:
             from opcheck.features.compile.check import metal_check
 
-            metal_check.available()
+            metal_check.index()
         if self.run_metal:
             from opcheck.features.compile import metal_runner
 

@@ -176,7 +176,7 @@ def test_the_failures_of_a_variant_and_what_they_do_not_prove() -> None:
 def test_without_libclang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "clang", None)
     with pytest.raises(UsageError, match="libclang is not there") as raised:
-        metal_check.available()
+        metal_check.index()
     assert "opcheck[metal]" in raised.value.hint
 
 

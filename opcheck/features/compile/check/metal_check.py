@@ -3,6 +3,7 @@
 import functools
 import importlib.util
 import re
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from opcheck.common import documents
 from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import inside, write_text
+from opcheck.common.grouping import group_values
 from opcheck.common.python_source import split_lines
 from opcheck.common.text import plural
 from opcheck.features.compile.compile_records import CompiledVariants, CompileFailure, MetalKernel, SideGraph
@@ -112,18 +114,13 @@ def check_kernels(compiled: CompiledVariants, include: Path | None = None) -> Co
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
-    index = _index(include)
+    clang = index(include)
 
-    def with_errors(graphs: tuple[SideGraph, ...]) -> tuple[SideGraph, ...]:
-        return tuple(
-            replace(graph, failures=(*graph.failures, *_check(index, graph.kernels, include))) for graph in graphs
-        )
+    def with_errors(graph: SideGraph) -> SideGraph:
+        return replace(graph, failures=(*graph.failures, *_check(clang, graph.kernels, include)))
 
-    tried = (
-        replace(each, side=with_errors(each.side), side_again=with_errors(each.side_again)) for each in compiled.tried
-    )
-    not_checked = (*compiled.not_checked, NOT_PROVEN)
-    return replace(compiled, tried=tuple(tried), not_checked=not_checked)
+    tried = tuple(each.with_graphs(with_errors) for each in compiled.tried)
+    return replace(compiled, tried=tried, not_checked=(*compiled.not_checked, NOT_PROVEN))
 
 
 def check(graph: SideGraph, include: Path | None = None) -> tuple[CompileFailure, ...]:
@@ -136,19 +133,15 @@ def check(graph: SideGraph, include: Path | None = None) -> tuple[CompileFailure
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
-    return tuple(_check(_index(include), graph.kernels, include))
+    return tuple(_check(index(include), graph.kernels, include))
 
 
-def available(include: Path | None = None) -> None:
-    """Say so before work begins where kernels cannot be checked.
+def index(include: Path | None = None) -> Any:
+    """Return Clang's index; call it before work begins where kernels are to be checked.
 
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
-    _index(include)
-
-
-def _index(include: Path | None) -> Any:
     if (include or torch_headers()) is None:
         raise UsageError(
             "the kernels cannot be checked: torch has no Metal headers here",
@@ -173,20 +166,20 @@ def _no_libclang(error: Exception) -> UsageError:
     )
 
 
-def _check(index: Any, kernels: Sequence[MetalKernel], include: Path | None) -> Iterator[CompileFailure]:
+def _check(clang: Any, kernels: Sequence[MetalKernel], include: Path | None) -> Iterator[CompileFailure]:
     """Yield the failures of kernels from templates, which bring their own headers, and of the others."""
     for kernel in kernels:
         if "#include" in kernel.source:
-            yield from _library(index, (kernel,), include)
+            yield from _library(clang, (kernel,), include)
     others = [kernel for kernel in kernels if "#include" not in kernel.source]
-    yield from _library(index, others, include)
+    yield from _library(clang, others, include)
 
 
-def _library(index: Any, kernels: Sequence[MetalKernel], include: Path | None) -> Iterator[CompileFailure]:
+def _library(clang: Any, kernels: Sequence[MetalKernel], include: Path | None) -> Iterator[CompileFailure]:
     if not kernels:
         return
     text = join_kernels(kernels)
-    unit = index.parse(
+    unit = clang.parse(
         _FILE,
         args=[*_ARGUMENTS, "-isystem", str(INCLUDE), "-isystem", str(include or torch_headers())],
         unsaved_files=[
@@ -244,12 +237,10 @@ THREADGROUP = 32 * 1024
 
 def lint(graph: SideGraph) -> Iterator[CompileFailure]:
     """Yield what a Mac would refuse of this graph's kernels."""
-    alike: dict[str, list[MetalKernel]] = {}
     for kernel in graph.kernels:
-        alike.setdefault(kernel.name, []).append(kernel)
         for message in (*_exceeded_limits(kernel), *_misused_names(kernel)):
             yield _refusal(message, (kernel,))
-    for name, kernels in alike.items():
+    for name, kernels in group_values((kernel.name, kernel) for kernel in graph.kernels).items():
         if len(kernels) > 1:
             count = f"{len(kernels)} kernels of one library are called {name}"
             yield _refusal(f"{count}: Metal takes a name once", kernels)
@@ -295,27 +286,31 @@ def undeclared_names(source: str) -> Iterator[tuple[int, str]]:
 
     Scopes are those of the braces.  A declaration that reads its own name is such a use.
     """
-    scopes: list[set[str]] = [set()]
+    scopes: ChainMap[str, str] = ChainMap()
     body = source.partition(") {\n")
     first = body[0].count("\n") + 2
     for number, line in enumerate(body[2].splitlines(), first):
         declared = _DECLARED.search(line)
-        name = declared["name"] if declared else ""
+        own = {declared["name"]: ""} if declared else {}
         is_loop = line.lstrip().startswith("for(")
-        start = declared.end() if declared else 0
-        used = _NAME.findall(line[start:] if declared and not is_loop else line)
-        known = set().union(*scopes) | ({name} if is_loop else set())
+        used = _NAME.findall(line[declared.end() :] if declared and not is_loop else line)
+        known = {*scopes, *(own if is_loop else ())}
         # An outer variable of the same name is not what the initializer reads.
-        missing = [use for use in used if use not in known or (use == name and not is_loop)]
+        missing = [use for use in used if use not in known or (use in own and not is_loop)]
         if missing and not line.lstrip().startswith("//"):
             yield number, missing[0]
-        if name and not is_loop:
-            scopes[-1].add(name)
-        for brace in re.findall(r"[{}]", line):
-            if brace == "{":
-                scopes.append({name} if is_loop else set())
-            elif len(scopes) > 1:
-                scopes.pop()
+        scopes = follow_braces(scopes, line)
+        scopes.update(own)
+
+
+def follow_braces(scopes: ChainMap[str, str], line: str) -> ChainMap[str, str]:
+    """Return the scopes of C++ after a line."""
+    for brace in re.findall(r"[{}]", line):
+        if brace == "{":
+            scopes = scopes.new_child()
+        elif len(scopes.maps) > 1:
+            scopes = scopes.parents
+    return scopes
 
 
 def emit(compiled: CompiledVariants, folder: str) -> str:

@@ -37,17 +37,10 @@ def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:
     dtype = _DTYPE.search(text)
     node = (_first_of(dtype, gm) if dtype else None) or _blamed_node(error, gm)
     op = "" if node is None else operator_name(node)
-    location = None if node is None else line(node)
-
-    blamed = CompileFailure(
-        kind="inductor", message=text[:500], op=op, location=location, module="" if node is None else module(node)
-    )
-
+    blamed = CompileFailure(kind="inductor", message=text[:500], op=op, **place(node))
     for code, limit in _OURS.items():
-        match = re.search(limit["pattern"], text)
-        if match:
-            meaning = ": ".join((limit["meaning"], *match.groups()))
-            message = f"not checked ({code}): {meaning}"
+        if match := re.search(limit["pattern"], text):
+            message = f"not checked ({code}): {': '.join((limit['meaning'], *match.groups()))}"
             return replace(blamed, kind="harness", message=message, ours=True)
     if dtype:
         name = dtype["dtype"] or dtype["plain"]
@@ -115,6 +108,11 @@ def line(node: torch.fx.Node) -> SourceLocation | None:
     return locate_in_text(node.stack_trace)
 
 
+def place(node: torch.fx.Node | None) -> dict[str, Any]:
+    """Return the user's line and the module of a node, as fields of a record; empty where there is no node."""
+    return {"location": line(node), "module": module(node)} if node is not None else {}
+
+
 _BUFFER = re.compile(r"^\s*(?:device|constant)\s+[\w:]+\s*[*&]", re.MULTILINE)
 #: The source of a kernel in the wrapper's Python (codegen/mps.py; \"\"\" in 2.7, ''' from 2.8 on).
 _SHADER = re.compile(r"compile_mps_shader\((?P<quote>\"\"\"|''')(?P<text>.*)(?P=quote)\)", re.DOTALL)
@@ -179,26 +177,23 @@ def _fused_nodes(schedule: Any) -> tuple[FusedNode, ...]:
 
 def _fused_node(node: torch.fx.Node) -> FusedNode:
     op, call = operator_name(node), call_text(node)
-    return FusedNode(name=node.name, op=op, location=line(node), module=module(node), call=call)
+    return FusedNode(name=node.name, op=op, call=call, **place(node))
 
 
 def extern_of(kernel: Any) -> Extern:
     """Record the operator that an ExternKernel of Inductor's calls."""
-    overload = getattr(kernel, "op_overload", None)
+    overload: Any = getattr(kernel, "op_overload", None)
     origins = [node for node in getattr(kernel, "origins", ()) if node.op == "call_function"]
     origin = max(origins, default=None)
-    op = overload.name() if overload is not None and hasattr(overload, "name") else ""
-    if not op and origin is not None:
-        op = operator_name(origin)
+    op = overload.name() if hasattr(overload, "name") else "" if origin is None else operator_name(origin)
     dtype = ""
     with contextlib.suppress(NotImplementedError, AttributeError):
         dtype = str(kernel.get_dtype()).removeprefix("torch.")
     return Extern(
         op=op or str(kernel.python_kernel_name),
         dtypes=(dtype,) if dtype else (),
-        location=None if origin is None else line(origin),
-        module="" if origin is None else module(origin),
         call="" if origin is None else call_text(origin) + _order(kernel),
+        **place(origin),
     )
 
 
@@ -222,24 +217,11 @@ def attention_of(gm: torch.fx.GraphModule) -> tuple[Extern, ...]:
     for node in gm.graph.nodes:
         if node.target is not torch.nn.functional.scaled_dot_product_attention:
             continue
-        query, value = (
-            getattr(tensor, "meta", {}).get("example_value")
-            for tensor in (
-                *node.args[:1],
-                *[node.kwargs[name] for name in ("query", "value") if name in node.kwargs],
-                *node.args[2:3],
-            )
-        )
+        tensors = (*node.args[:1], *(node.kwargs[n] for n in ("query", "value") if n in node.kwargs), *node.args[2:3])
+        query, value = (getattr(tensor, "meta", {}).get("example_value") for tensor in tensors)
         if query is not None and value is not None and query.shape[-1] != value.shape[-1]:
-            found.append(
-                Extern(
-                    op=MPS_ATTENTION,
-                    dtypes=(str(query.dtype).removeprefix("torch."),),
-                    location=line(node),
-                    module=module(node),
-                    call=call_text(node),
-                )
-            )
+            dtype = str(query.dtype).removeprefix("torch.")
+            found.append(Extern(op=MPS_ATTENTION, dtypes=(dtype,), call=call_text(node), **place(node)))
     return tuple(found)
 
 
@@ -247,8 +229,8 @@ def call_text(node: torch.fx.Node) -> str:
     """Return a call of the graph in a line: ``aten.mm.default(float32[2, 3], float32[3, 4])``."""
     arguments = [_argument_text(value) for value in node.args]
     arguments += [f"{name}={_argument_text(value)}" for name, value in node.kwargs.items()]
-    named = hasattr(node.target, "name")  # an overload
-    name = node.target if named else getattr(node.target, "__name__", node.target)
+    # An overload is written with its namespace.
+    name = node.target if hasattr(node.target, "name") else getattr(node.target, "__name__", node.target)
     return f"{name}({', '.join(arguments)})"[:_LONGEST_CALL]
 
 

@@ -15,8 +15,8 @@ import math
 import re
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,6 +25,7 @@ import torch
 from msgspec.structs import replace
 
 from opcheck.common.replacing import replace_attributes
+from opcheck.features.compile.check.metal_check import follow_braces
 from opcheck.features.compile.child import graph_records
 from opcheck.features.compile.child.cpu_kernels import callable_on_cpu, on_cpu
 from opcheck.features.compile.compile_records import CompileFailure, Extern, MetalKernel, SideGraph
@@ -416,21 +417,11 @@ def _hidden_names(source: str) -> Iterator[str]:
     """Yield the names that mean another variable once they are plain, by the scopes of C++."""
     if not _LEVEL.search(source):
         return
-    scopes: list[dict[str, str]] = [{}]
+    scopes: ChainMap[str, str] = ChainMap()
     for line in source.splitlines():
         declared = _DECLARED.search(line)
         if declared:
             # In its own initializer a variable is declared already.
-            scopes[-1][plain(declared["name"])] = declared["name"]
-        yield from (name for name in _NAME.findall(line) if _resolve(name, scopes) != name)
-        for brace in re.findall(r"[{}]", line):
-            if brace == "{":
-                scopes.append({})
-            elif len(scopes) > 1:
-                scopes.pop()
-
-
-def _resolve(name: str, scopes: Sequence[Mapping[str, str]]) -> str:
-    """Return the variable that a plain name means at this point; the name itself where none is declared."""
-    inner = (scope[plain(name)] for scope in reversed(scopes) if plain(name) in scope)
-    return next(inner, name)
+            scopes[plain(declared["name"])] = declared["name"]
+        yield from (name for name in _NAME.findall(line) if scopes.get(plain(name), name) != name)
+        scopes = follow_braces(scopes, line)

@@ -188,7 +188,6 @@ def attempt(program: ProgramCall, variant: records.Variant, device: str = "cpu")
     """
     # A fork has none of the threads that OpenMP believes to have.
     torch.set_num_threads(1)
-    tried = records.TriedVariant(variant=variant, outcome="fails")
     there = place_program(program, getattr(torch, variant.dtype), device)
     # A program may change itself: a training step does.
     fresh = there._replace(module=copy.deepcopy(there.module))
@@ -197,18 +196,18 @@ def attempt(program: ProgramCall, variant: records.Variant, device: str = "cpu")
         if eager is None:
             return records.TriedVariant(variant=variant, outcome="could not tell", failure=problem)
         exact = _exactly(program, variant, device)
-        tried = _compile_and_run(tried, fresh, eager, exact)
+        tried = _compile_and_run(variant, fresh, eager, exact)
         if tried.outcome == "differs" and "numpy" in sys.modules:
             # Dynamo draws the numbers of numpy.random from torch's generator, which gives others: compare it with
             # eager with NumPy's own, at the price of a graph break that is not the program's.
             with compilation.numpy_draws():
                 again = place_program(program, getattr(torch, variant.dtype), device)
-                other = _compile_and_run(tried, again, eager, exact)
+                other = _compile_and_run(variant, again, eager, exact)
             if other.outcome in {"works", "one shape only"}:
                 tried = replace(tried, outcome=other.outcome, outputs=other.outputs, gradients=other.gradients)
         return tried
     with _as_on_mps(variant):
-        tried = _compile_and_run(tried, fresh, None, None)
+        tried = _compile_and_run(variant, fresh, None, None)
         problem = None if tried.failure is None else _eager(there, variant)[1]
         if problem is None or tried.outcome != "fails":
             return tried
@@ -231,9 +230,8 @@ def _of_the_program(error: Exception) -> records.CompileFailure:
 
 
 def _compile_and_run(
-    tried: records.TriedVariant, there: ProgramCall, eager: Results | None, exact: Results | None
+    variant: records.Variant, there: ProgramCall, eager: Results | None, exact: Results | None
 ) -> records.TriedVariant:
-    variant = tried.variant
     # What is random is drawn as eager draws it, so that it can be compared; Metal's kernels draw their own way.
     config = {} if variant.metal else {"fallback_random": True}
     side = None
@@ -266,8 +264,9 @@ def _compile_and_run(
                     again, recompiles = dynamo.failure(error), dynamo.recompiles()
                 elif side:
                     del side.graphs[own:]
-    finished = replace(
-        tried,
+    finished = records.TriedVariant(
+        variant=variant,
+        outcome="",
         graphs=graphs,
         breaks=dynamo.breaks(),
         recompiles=recompiles,
@@ -278,14 +277,9 @@ def _compile_and_run(
         side_again=tuple(side.graphs[own:]) if side else (),
     )
     if result is not None and eager is not None and exact is not None:
-        dtype = getattr(torch, variant.dtype)
-        outputs, gradients = (
-            difference(*of_runs, dtype, draws=eager.draws)
-            for of_runs in (
-                (result.outputs, eager.outputs, exact.outputs),
-                (result.gradients, eager.gradients, exact.gradients),
-            )
-        )
+        dtype, draws = getattr(torch, variant.dtype), eager.draws
+        outputs = difference(result.outputs, eager.outputs, exact.outputs, dtype, draws=draws)
+        gradients = difference(result.gradients, eager.gradients, exact.gradients, dtype, draws=draws)
         finished = replace(finished, outputs=outputs, gradients=gradients)
     return replace(finished, outcome=_outcome(finished, first_calls=failure is None))
 
