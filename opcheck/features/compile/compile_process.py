@@ -89,11 +89,8 @@ def _one_by_one(
             failure = records.CompileFailure(kind="died", message=error.message)
             tried.append(records.TriedVariant(variant=variant, outcome="died", failure=failure))
     if whole is None:
-        raise CaptureError(
-            "the process of every variant ended early",
-            context="opcheck compile",
-            hint="run again with -v to see what the processes printed",
-        )
+        hint = "run again with -v to see what the processes printed"
+        raise CaptureError("the process of every variant ended early", context="opcheck compile", hint=hint)
     return replace(whole, tried=tuple(tried))
 
 

@@ -59,11 +59,9 @@ def _folder(scratch: str = "", include: Path | None = None) -> Path:
     if _FOLDER:
         return _FOLDER[0]
     if (include or torch_headers()) is None:
-        raise UsageError(
-            "the kernels cannot be run: torch has no Metal headers here",
-            context="torch/include/c10/metal",
-            hint="install a torch from PyPI, 2.7 or newer",
-        )
+        problem = "the kernels cannot be run: torch has no Metal headers here"
+        hint = "install a torch from PyPI, 2.7 or newer"
+        raise UsageError(problem, context="torch/include/c10/metal", hint=hint)
     folder = Path(scratch or tempfile.mkdtemp(prefix="opcheck-kernels-"))
     if not scratch:
         # Not called in forks: they end at once.
@@ -94,11 +92,9 @@ def prepare(scratch: str = "", include: Path | None = None) -> None:
     try:
         _folder(scratch, include)
     except CompilerError as error:
-        raise UsageError(
-            "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header",
-            context=str(error),
-            hint="name another compiler in CXX: g++ 12 or newer, or clang++",
-        ) from error
+        problem = "the kernels cannot be run: the C++ compiler does not take opcheck's Metal header"
+        hint = "name another compiler in CXX: g++ 12 or newer, or clang++"
+        raise UsageError(problem, context=str(error), hint=hint) from error
 
 
 def shared_library(source: str) -> Path:

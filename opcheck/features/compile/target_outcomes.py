@@ -193,10 +193,8 @@ def _defects_of(target: Target, compiled: records.CompiledVariants) -> _Defects:
     defects = load_defects()
     written_by = Version.parse(compiled.metal_backend or compiled.installed_torch)
     mended = (d for d in defects if d.torch.until is not None and target.torch >= d.torch.until)
-    return _Defects(
-        tuple(defect for defect in defects if target.torch in defect.torch),
-        () if written_by == target.torch else tuple(mended),
-    )
+    present = tuple(defect for defect in defects if target.torch in defect.torch)
+    return _Defects(present, () if written_by == target.torch else tuple(mended))
 
 
 def _absent(variant: records.Variant, target: Target) -> str:
@@ -225,7 +223,7 @@ def _on_target(
         own = (_with_defect(failure, known) for failure in (*graph.failures, *lint(graph)))
         deciding = (_list_affected(defect, (graph,)) for defect in known.present if defect.effect in DECIDING)
         met = (failure for failures in deciding for failure in itertools.islice(failures, 1))
-        return replace(graph, failures=(*own, *met, *_refused_externs(graph, target, lookup)))
+        return replace(graph, failures=(*own, *met, *_refused(graph, target, lookup)))
 
     judged = tried.with_graphs(judge_graph)
     return replace(judged, outcome=_outcome(judged, known))
@@ -259,9 +257,7 @@ def _list_affected(defect: CompileDefect, graphs: Iterable[records.SideGraph]) -
                 yield failure(extern.op, extern)
 
 
-def _refused_externs(
-    graph: records.SideGraph, target: Target, lookup: OperatorLookup
-) -> Iterator[records.CompileFailure]:
+def _refused(graph: records.SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[records.CompileFailure]:
     """Yield the operators that compiled code calls eagerly and that the target refuses."""
     # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
     for extern in (each for each in graph.externs if "::" in each.op):
@@ -304,9 +300,7 @@ _LESSER = {"wrong result": "wrong result", "fallback": "needs fallback", "perhap
 def _advisories(tried: Attempts, known: _Defects) -> Iterator[records.Advisory]:
     compiled = [attempt for attempt in tried if attempt.side or attempt.side_again]
     for defect in known.present:
-        by_variant = [
-            (attempt, tuple(_list_affected(defect, (*attempt.side, *attempt.side_again)))) for attempt in compiled
-        ]
+        by_variant = [(each, tuple(_list_affected(defect, (*each.side, *each.side_again)))) for each in compiled]
         affected = [place for _, places in by_variant for place in places]
         variants = [attempt for attempt, places in by_variant if places]
         if affected or (compiled and defect.when.any):
@@ -506,12 +500,8 @@ def _in_words(runs: Mapping[str, Mapping[str, bool]], *, works: bool) -> str:
     if len({tuple(dtypes) for dtypes in chosen.values()}) == 1:
         dtypes = next(iter(chosen.values()))
         return f"with {join_and(dtypes)}" if dtypes else ""
-    texts = [
-        f"in {run}" if len(dtypes) == len(runs[run]) else f"in {run} with {join_and(dtypes)}"
-        for run, dtypes in chosen.items()
-        if dtypes
-    ]
-    return join_and(texts)
+    parts = {run: f" with {join_and(dtypes)}" if len(dtypes) < len(runs[run]) else "" for run, dtypes in chosen.items()}
+    return join_and([f"in {run}{part}" for run, part in parts.items() if chosen[run]])
 
 
 def _instead(tried: Attempts) -> str:

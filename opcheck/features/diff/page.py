@@ -28,13 +28,7 @@ _TITLES = {
 
 
 #: The changes in one word, where their own name is none.
-_NAMES = {
-    "regressed": "worse",
-    "dtypes_lost": "dtypes",
-    "improved": "better",
-    "dtypes_gained": "dtypes",
-    "added": "new",
-}
+_WORD = {"regressed": "worse", "dtypes_lost": "dtypes", "improved": "better", "dtypes_gained": "dtypes", "added": "new"}
 #: How many operators a short answer names of what is worse, and of what is better.
 _NAMED = (5, 3)
 
@@ -69,7 +63,7 @@ def _facts(
     worse, better = _NAMED
     for names, room in ((REGRESSIONS, worse - bool(moved)), (IMPROVEMENTS, better)):
         changed = ((name, row) for name in names for row in tables.get(name, ()))
-        rows = [(_NAMES.get(name, name), f"{row[0]}: {_change(row)}", "") for name, row in changed]
+        rows = [(_WORD.get(name, name), f"{row[0]}: {_change(row)}", "") for name, row in changed]
         yield from wording.limit_rows(rows, room, "-v")
     if moved:
         yield "route", wording.cut(f"computed in another way: {and_more([m[0] for m in moved], 2)}")

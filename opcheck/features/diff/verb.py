@@ -104,11 +104,8 @@ def _deliver(comparison: Comparison, level: str, output: OutputOptions, sections
     from opcheck.judge.report_changes import worse
 
     if level == "regressions":
-        raise UsageError(
-            "regressions are those of two releases",
-            context="--fail-on regressions",
-            hint="of reports and targets: --fail-on error, warning, note or never",
-        )
+        hint = "of reports and targets: --fail-on error, warning, note or never"
+        raise UsageError("regressions are those of two releases", context="--fail-on regressions", hint=hint)
     output.deliver(comparison, page.comparison_document, sections)
     for warning in comparison.warnings:
         streams.note(f"careful: {warning}")
@@ -129,11 +126,9 @@ def _releases(
     from opcheck.lookup.diff import REGRESSIONS, diff
 
     if fail_on not in {None, "regressions", "never"}:
-        raise UsageError(
-            f"two releases have no findings to be of severity {fail_on!r}",
-            context=f"--fail-on {fail_on}",
-            hint="--fail-on regressions or never; of two reports: error, warning, note",
-        )
+        problem = f"two releases have no findings to be of severity {fail_on!r}"
+        hint = "--fail-on regressions or never; of two reports: error, warning, note"
+        raise UsageError(problem, context=f"--fail-on {fail_on}", hint=hint)
     answer = diff(*pair, macos, dtype)
     output.deliver(answer, page.document, sections)
     return 1 if any(answer.counts[name] for name in REGRESSIONS) and fail_on == "regressions" else 0

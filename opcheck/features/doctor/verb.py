@@ -31,11 +31,9 @@ def command(
     from opcheck.features.doctor.machine_environment import gather as look
 
     if gather and (from_file or script or requirements or output.format):
-        raise UsageError(
-            "--gather takes no other flag: it only writes the facts",
-            context="opcheck doctor --gather",
-            hint="opcheck doctor --gather > environment.json, then opcheck doctor --from environment.json",
-        )
+        problem = "--gather takes no other flag: it only writes the facts"
+        hint = "opcheck doctor --gather > environment.json, then opcheck doctor --from environment.json"
+        raise UsageError(problem, context="opcheck doctor --gather", hint=hint)
     environment = facts.read(Path(from_file)) if from_file else look()
     if gather:
         output.put(facts.dump(environment))

@@ -332,13 +332,14 @@ def _audit(
 
 
 _RESULT = msgspec.json.Decoder(JobResult)
+#: Called with the number of a job, and its result or what it does.
+_Done = Callable[[int, JobResult], None]
+_Say = Callable[[int, str], None]
 #: Seconds between two attempts to end the process of a job that was interrupted.
 _LOOK = 0.1
 
 
-def run(
-    jobs: Sequence[Job], at_once: int, done: Callable[[int, JobResult], None], say: Callable[[int, str], None]
-) -> None:
+def run(jobs: Sequence[Job], at_once: int, done: _Done, say: _Say) -> None:
     """Run all jobs; a job whose process dies gives a result, too.
 
     Args:
@@ -363,17 +364,12 @@ def run(
             done(number, _RESULT.decode(msgspec.json.encode(result)))
 
 
-def _run_at_once(
-    jobs: Sequence[Job], at_once: int, done: Callable[[int, JobResult], None], say: Callable[[int, str], None]
-) -> None:
+def _run_at_once(jobs: Sequence[Job], at_once: int, done: _Done, say: _Say) -> None:
     """Run the jobs in threads, each with a process of its own; this thread calls ``done`` and ``say``."""
     events: queue.SimpleQueue[tuple[int, JobResult | str]] = queue.SimpleQueue()
     waiting = collections.deque(enumerate(jobs))
-    shows = jobs[0].show_output
-    workers = [
-        Worker[Job, JobResult]("opcheck.features.gate.assemble:work", JobResult, show_output=shows)
-        for _ in range(at_once)
-    ]
+    function, shows = "opcheck.features.gate.assemble:work", jobs[0].show_output
+    workers = [Worker[Job, JobResult](function, JobResult, show_output=shows) for _ in range(at_once)]
 
     def run_in(worker: Worker[Job, JobResult]) -> None:
         while True:

@@ -205,11 +205,8 @@ def _requirement(name: str, text: str, place: str) -> str:
     try:
         return f"{name}{SpecifierSet(text)}"
     except InvalidSpecifier as error:
-        raise UsageError(
-            f"not a version of {name}: {brief(text)}",
-            context=f"{place}: {name}",
-            hint=f'write {name} = ["5.8", "5.9"], "newest" or ">=5.8,<5.10"',
-        ) from error
+        hint = f'write {name} = ["5.8", "5.9"], "newest" or ">=5.8,<5.10"'
+        raise UsageError(f"not a version of {name}: {brief(text)}", context=f"{place}: {name}", hint=hint) from error
 
 
 class GateSettings(Record, frozen=True, kw_only=True):
@@ -294,20 +291,15 @@ def select_settings(
         for name in dict.fromkeys(names):
             if name not in by_name and not (":" in name or name.endswith((".pt2", ".py"))):
                 near = difflib.get_close_matches(name, by_name, 1)
-                raise UsageError(
-                    f"no model is called {name!r}",
-                    context="opcheck gate",
-                    hint=f"did you mean {near[0]!r}?" if near else f"known: {', '.join(by_name) or 'none'}",
-                )
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(by_name) or 'none'}"
+                raise UsageError(f"no model is called {name!r}", context="opcheck gate", hint=hint)
             models += (by_name.get(name) or GateModel(name=name, model=name),)
     # A model whose targets are all of another environment has no part in this run.
     taking_part = tuple(model for model in models if targets_of(model, plan.targets))
     if not taking_part:
-        raise UsageError(
-            "no model has a target in this run" if models else "no model is configured",
-            context=where,
-            hint="opcheck init writes the table; or name a model here: opcheck gate file.py:attribute",
-        )
+        problem = "no model has a target in this run" if models else "no model is configured"
+        hint = "opcheck init writes the table; or name a model here: opcheck gate file.py:attribute"
+        raise UsageError(problem, context=where, hint=hint)
     return replace(plan, models=taking_part)
 
 
@@ -319,9 +311,8 @@ def targets_of(model: GateModel, planned: Iterable[Planned]) -> tuple[Planned, .
 def _models(content: object, where: str) -> tuple[GateModel, ...]:
     place = f"{where} models"
     tables = entries(content, place, short="model", named=True)
-    models = tuple(
-        replace(model, name=model.name or model.model) for model in of_kind(ModelTable, tables, "models", where)
-    )
+    listed = of_kind(ModelTable, tables, "models", where)
+    models = tuple(replace(model, name=model.name or model.model) for model in listed)
     names = [model.name for model in models]
     for model in models:
         if names.count(model.name) > 1:

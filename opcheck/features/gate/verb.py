@@ -74,11 +74,8 @@ def command(
         ("--max-slowdown", "compare with", options.max_slowdown is not None),
     ):
         if is_set and not options.baseline:
-            raise UsageError(
-                f"there is no baseline to {purpose}",
-                context=context,
-                hint="name its file: --baseline opcheck-baseline.yaml",
-            )
+            hint = "name its file: --baseline opcheck-baseline.yaml"
+            raise UsageError(f"there is no baseline to {purpose}", context=context, hint=hint)
     if not _own_targets():
         select_lists({"torch": _configured_releases()})
     lists = load()
@@ -189,12 +186,10 @@ def _results(every: Sequence[Job], at_once: int, progress: ProgressOptions) -> t
 
 def _note_progress(results: Mapping[str, JobResult], *, interrupted: bool) -> None:
     """Print on stderr what matters to the waiting user and does not belong in the report."""
-    kept_results = sum(result.kept for result in results.values())
-    if kept_results:
+    kept = sum(result.kept for result in results.values())
+    if kept:
         total = sum(len(result.reports) for result in results.values())
-        streams.note(
-            f"{kept_results} of {total} results come from the cache: nothing has changed (--no-cache audits again)"
-        )
+        streams.note(f"{kept} of {total} results come from the cache: nothing has changed (--no-cache audits again)")
     for name, result in results.items():
         if result.not_kept:
             streams.note(f"{name} cannot be kept for the next run: {result.not_kept}")

@@ -84,11 +84,8 @@ def build(
     with built_lists.require_readers("opcheck lists build"):
         from opcheck.data.wheels import archive, extension, release
     if not sources and not wheels:
-        raise UsageError(
-            "no wheel to read",
-            context="opcheck lists build",
-            hint="name a release such as 2.15.0, the word nightly, or --wheel FILE",
-        )
+        hint = "name a release such as 2.15.0, the word nightly, or --wheel FILE"
+        raise UsageError("no wheel to read", context="opcheck lists build", hint=hint)
     directory, cache = directory or data_directory(), cache or archive.default_cache()
     if NIGHTLY in sources:
         wheels = (*wheels, archive.obtain_nightly(cache))

@@ -130,9 +130,8 @@ def search_index(pages: Iterable[SitePage]) -> str:
     others = _other_names(lists)
     differing = html.Pool()
     entries = [entry for page in pages if (entry := _entry(page, others, differing))]
-    dtypes = {name: name for name in COMMON_DTYPES} | {
-        alias: name for alias, name in DTYPE_ALIASES.items() if name in COMMON_DTYPES
-    }
+    aliases_of = {alias: name for alias, name in DTYPE_ALIASES.items() if name in COMMON_DTYPES}
+    dtypes = {name: name for name in COMMON_DTYPES} | aliases_of
     sets = [json.loads(states) for states in differing.numbers]
     text = json.dumps([_KINDS, dtypes, sets, entries], ensure_ascii=True, separators=(",", ":"))
     return f"opcheckIndex({text});\n"

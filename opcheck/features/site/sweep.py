@@ -147,11 +147,9 @@ def read(folder: Path) -> Sweep:
     try:
         from pyarrow import ArrowException, parquet
     except ModuleNotFoundError as error:
-        raise UsageError(
-            "reading a sweep needs pyarrow, which is not installed",
-            context=f"opcheck site build --sweep {folder}",
-            hint="pip install 'opcheck[sweep]'",
-        ) from error
+        problem = "reading a sweep needs pyarrow, which is not installed"
+        hint = "pip install 'opcheck[sweep]'"
+        raise UsageError(problem, context=f"opcheck site build --sweep {folder}", hint=hint) from error
     tables: dict[str, list[dict[str, Any]]] = {}
     about: dict[str, Any] = {}
     for name, columns in TABLES.items():

@@ -87,8 +87,6 @@ def _list_models(patterns: list[str]) -> dict[str, list[Model]]:
         except OpcheckError as error:
             raise ModelLoadError(error.message, context=error.context, hint=error.hint) from error
         except WorkerError as error:
-            raise ModelLoadError(
-                f"the libraries cannot be imported: {error.printed or error}",
-                context=", ".join(patterns),
-                hint="import them in a Python of this environment to see all that is printed",
-            ) from error
+            problem = f"the libraries cannot be imported: {error.printed or error}"
+            hint = "import them in a Python of this environment to see all that is printed"
+            raise ModelLoadError(problem, context=", ".join(patterns), hint=hint) from error

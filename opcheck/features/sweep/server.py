@@ -107,14 +107,7 @@ def _reply(request: records.Measure | records.Control) -> records.Reply:
         platform.limit_memory(int(request.task.memory * 1e9))
         return records.MeasuredResult(result=result(request.task, request.mode, load()))
     platform.limit_memory(int(request.memory * 1e9))
-    capture = CaptureRequest(
-        model=request.model.spec,
-        torch="",
-        macos="",
-        inputs=request.model.inputs,
-        config=request.config,
-        mode=request.mode,
-    )
+    capture = request.model.request(request.config, request.mode)
     return records.PlainRun(text=plain(capture, build_only=request.stage == "load"))
 
 
@@ -224,16 +217,7 @@ class _Work:
     def measure(self, config: records.Config) -> None:
         """Run the model for each class of targets, and judge it for each target."""
         task = self.task
-        request = CaptureRequest(
-            model=task.model.spec,
-            torch="",
-            macos="",
-            inputs=task.model.inputs,
-            config=config,
-            mode=self.mode,
-            call=("forward",),
-            time_limit=task.timeout,
-        )
+        request = task.model.request(config, self.mode, call=("forward",), time_limit=task.timeout)
         if not any(map(target_reads.READS.fits, task.targets)):
             self._elsewhere(request, task.targets)
             return
@@ -344,9 +328,7 @@ class _Work:
 def _merge_targets(entries: Iterable[_Entry]) -> tuple[_Entry, ...]:
     """Merge the entries that differ only in their targets."""
     same = group_values((msgspec.json.encode(replace(entry, targets=())), entry) for entry in entries)
-    return tuple(
-        replace(alike[0], targets=tuple(name for entry in alike for name in entry.targets)) for alike in same.values()
-    )
+    return tuple(replace(alike[0], targets=tuple(name for e in alike for name in e.targets)) for alike in same.values())
 
 
 #: Layers that are kept, and more where that takes in each kind of layer that the configuration lists.
@@ -498,11 +480,9 @@ def list_models(pattern: str) -> list[records.Model]:
     preload(library)
     models = list(CATALOGUES[library](importlib.import_module(library), names))
     if not models:
-        raise ModelLoadError(
-            f"no model of {library} fits the pattern {names!r}",
-            context=f"{pattern}; * and ? match letters, as in a shell",
-            hint=f"{library}:* takes all of the library",
-        )
+        problem = f"no model of {library} fits the pattern {names!r}"
+        hint = f"{library}:* takes all of the library"
+        raise ModelLoadError(problem, context=f"{pattern}; * and ? match letters, as in a shell", hint=hint)
     return models
 
 

@@ -107,11 +107,9 @@ class Engine:
             except (OSError, TimeoutError) as error:
                 raise LostError(f"{self.scheduler} does not answer", scheduler=True) from error
             except ValueError as error:
-                raise UsageError(
-                    f"not the address of a scheduler: {error}",
-                    context=f"--scheduler {self.scheduler}",
-                    hint="write it as dask prints it: tcp://host:8786",
-                ) from error
+                problem = f"not the address of a scheduler: {error}"
+                hint = "write it as dask prints it: tcp://host:8786"
+                raise UsageError(problem, context=f"--scheduler {self.scheduler}", hint=hint) from error
         return self._client
 
     def _watch(self, answers: Iterator[bytes]) -> Iterator[bytes]:
@@ -191,11 +189,9 @@ def _same_versions(asked: dict[str, str]) -> None:
     here = versions()
     for name, version in asked.items():
         if here.get(name) != version:
-            raise UsageError(
-                f"a worker has {name} {here.get(name, 'not installed')}, the sweep was started with {version}",
-                context=f"worker on {platform.node()}",
-                hint="install the same versions on each machine: the results go into one table",
-            )
+            problem = f"a worker has {name} {here.get(name, 'not installed')}, the sweep was started with {version}"
+            hint = "install the same versions on each machine: the results go into one table"
+            raise UsageError(problem, context=f"worker on {platform.node()}", hint=hint)
 
 
 def _result(task: records.SweepTask, mode: Mode) -> records.SweepResult:
@@ -437,11 +433,9 @@ def _hand_out(waiting: dict[str, records.SweepTask], out: list[str]) -> Iterator
 
 def _wait(lost: LostError, waits: Sequence[float], times: int, tell: Tell) -> None:
     if times >= len(waits):
-        raise CaptureError(
-            f"the scheduler did not come back: {lost}",
-            context=f"{times} tries in {sum(waits):g} s",
-            hint="finished results are kept; the same command continues",
-        ) from lost
+        problem = f"the scheduler did not come back: {lost}"
+        hint = "finished results are kept; the same command continues"
+        raise CaptureError(problem, context=f"{times} tries in {sum(waits):g} s", hint=hint) from lost
     tell(f"{lost}: trying again in {waits[times]:g} s")
     time.sleep(waits[times])
 

@@ -189,11 +189,8 @@ def _results(path: Path, keys: Iterable[str]) -> Iterator[SweepResult]:
         except DocumentError as error:
             if error.missing:
                 continue
-            raise UsageError(
-                f"a result is damaged: {error}",
-                context=str(place),
-                hint="remove the file, and run the sweep again: it makes what is missing",
-            ) from error
+            hint = "remove the file, and run the sweep again: it makes what is missing"
+            raise UsageError(f"a result is damaged: {error}", context=str(place), hint=hint) from error
 
 
 def key_of(model: Model, mode: str, targets: Iterable[Target], settings: dict[str, object]) -> str:
@@ -254,11 +251,9 @@ def _locked(path: Path) -> Iterator[None]:
     with file:
         if not lock(file.fileno()):
             holder = file.read(100).decode(errors="replace").strip()
-            raise UsageError(
-                f"another sweep writes into this folder{': ' + holder if holder else ''}",
-                context=str(path.parent),
-                hint="wait for it, or name another folder with --folder",
-            )
+            problem = f"another sweep writes into this folder{': ' + holder if holder else ''}"
+            hint = "wait for it, or name another folder with --folder"
+            raise UsageError(problem, context=str(path.parent), hint=hint)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}\n".encode())
         yield
@@ -325,14 +320,10 @@ def _write(path: Path, columns: tuple[Column, ...], rows: Iterator[Row], what: S
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    about = replace(what, keys=())
     # pyarrow has no alias for a list.
     lists = {"list<string>": pa.list_(pa.string())}
-    types = (lists.get(each.type) or pa.type_for_alias(each.type) for each in columns)
-    schema = pa.schema(
-        list(zip((column.name for column in columns), types, strict=True)),
-        metadata={"opcheck": msgspec.json.encode(about)},
-    )
+    fields = [(each.name, lists.get(each.type) or pa.type_for_alias(each.type)) for each in columns]
+    schema = pa.schema(fields, metadata={"opcheck": msgspec.json.encode(replace(what, keys=()))})
     count = 0
     hint = "the results stay as they are: run the same command again once there is room"
     with (

@@ -1,5 +1,8 @@
 """The requests and results of a sweep's workers: plain records, which travel as JSON."""
 
+from typing import Any
+
+from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Headline, Mode, Status
 from opcheck.model.records import Record, Scalar
@@ -25,6 +28,11 @@ class Model(Record, frozen=True, kw_only=True):
     def library(self) -> str:
         """transformers, timm ... or ``user``."""
         return library_of(self.spec)
+
+    def request(self, config: Config, mode: Mode, **others: Any) -> CaptureRequest:
+        """Return the request for a run of the model in a configuration; its target is not looked at."""
+        settings = {"config": config, "mode": mode, **others}
+        return CaptureRequest(model=self.spec, torch="", macos="", inputs=self.inputs, **settings)
 
 
 class SweepTask(Record, frozen=True, kw_only=True):

@@ -103,11 +103,9 @@ def sweep_models(
     modes = tuple(dict.fromkeys(options.modes))
     first = asked.targets[0]
     if capture.exact and any(target.torch != first.torch for target in asked.targets):
-        raise UsageError(
-            "a sweep in environments of their own runs one release at a time",
-            context=f"--exact --torch {' '.join(options.torch)}",
-            hint=f"name one release: --torch {asked.targets[-1].torch}; each has a --folder of its own",
-        )
+        problem = "a sweep in environments of their own runs one release at a time"
+        hint = f"name one release: --torch {asked.targets[-1].torch}; each has a --folder of its own"
+        raise UsageError(problem, context=f"--exact --torch {' '.join(options.torch)}", hint=hint)
     with Folder(Path(options.folder), fresh=options.fresh) as place:
         todo = plan(
             chosen,
@@ -163,17 +161,12 @@ def _needs(backend: str, scheduler: str) -> None:
     needed = [name for name, needed_by in _NEEDED.items() if needed_by in {"", backend}]
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"a sweep needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed",
-            context="opcheck sweep",
-            hint=f"pip install 'opcheck[{'dask' if 'distributed' in missing else 'sweep'}]'",
-        )
+        problem = f"a sweep needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        hint = f"pip install 'opcheck[{'dask' if 'distributed' in missing else 'sweep'}]'"
+        raise UsageError(problem, context="opcheck sweep", hint=hint)
     if backend == "dask" and not scheduler:
-        raise UsageError(
-            "the address of the scheduler is missing",
-            context="--backend dask",
-            hint="--scheduler tcp://host:8786, as dask scheduler prints it",
-        )
+        hint = "--scheduler tcp://host:8786, as dask scheduler prints it"
+        raise UsageError("the address of the scheduler is missing", context="--backend dask", hint=hint)
 
 
 @contextlib.contextmanager

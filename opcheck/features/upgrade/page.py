@@ -52,11 +52,8 @@ def _answer(advice: Advice) -> Iterator[str]:
         yield "the run of the model ended early: later calls were not compared"
     best = advice.upgrade
     if best is None:
-        yield (
-            "no newer release or macOS version is better"
-            if advice.findings
-            else "nothing to upgrade for: there are no errors or warnings"
-        )
+        nothing = "nothing to upgrade for: there are no errors or warnings"
+        yield "no newer release or macOS version is better" if advice.findings else nothing
     else:
         yield f"upgrade to {_outcome(best, advice)}"
     if apple := sum(each.calls for each in advice.apple):

@@ -175,9 +175,8 @@ def _compare(report: Report, current: Report) -> _ComparedReport:
 
 def _lines(finding: Finding) -> set[tuple[str, str, str]]:
     """Return the lines of a finding as fingerprints have them, without the rule and the operator."""
-    return {
-        (each.phase, any_layer(each.module), normalised_code(each.statement or each.text)) for each in finding.locations
-    }
+    places = finding.locations
+    return {(each.phase, any_layer(each.module), normalised_code(each.statement or each.text)) for each in places}
 
 
 def _cell(target: Target, there: _ComparedReport, current: Target) -> UpgradeCell:

@@ -143,11 +143,9 @@ def index(include: Path | None = None) -> Any:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
     if (include or torch_headers()) is None:
-        raise UsageError(
-            "the kernels cannot be checked: torch has no Metal headers here",
-            context="torch/include/c10/metal",
-            hint="install a torch from PyPI, 2.7 or newer",
-        )
+        problem = "the kernels cannot be checked: torch has no Metal headers here"
+        hint = "install a torch from PyPI, 2.7 or newer"
+        raise UsageError(problem, context="torch/include/c10/metal", hint=hint)
     try:
         from clang import cindex
     except ImportError as error:
@@ -159,11 +157,9 @@ def index(include: Path | None = None) -> Any:
 
 
 def _no_libclang(error: Exception) -> UsageError:
-    return UsageError(
-        "the kernels cannot be checked: libclang is not there",
-        context=next(iter(str(error).splitlines()), ""),
-        hint="pip install 'opcheck[metal]'",
-    )
+    problem = "the kernels cannot be checked: libclang is not there"
+    hint = "pip install 'opcheck[metal]'"
+    return UsageError(problem, context=next(iter(str(error).splitlines()), ""), hint=hint)
 
 
 def _check(clang: Any, kernels: Sequence[MetalKernel], include: Path | None) -> Iterator[CompileFailure]:

@@ -359,10 +359,8 @@ def placeholder_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) 
     nodes = gm.graph.find_nodes(op="placeholder")
     # Constants that were lifted come last, and have their metadata alone.
     given = itertools.chain(example_inputs, itertools.repeat(None))
-    return [
-        value if isinstance(value, FakeTensor) else node.meta.get("val", value)
-        for node, value in zip(nodes, given, strict=False)
-    ]
+    pairs = zip(nodes, given, strict=False)
+    return [value if isinstance(value, FakeTensor) else node.meta.get("val", value) for node, value in pairs]
 
 
 def _attention(node: torch.fx.Node) -> None:

@@ -72,10 +72,8 @@ class SideCompiler:
         phases = {"is_inference": "inference", "is_backward": "backward"}
         phase = next((phases[name] for name in phases if kwargs.get(name)), "forward")
         made: list[Any] = []
-        with (
-            on_cpu() if self._run_metal else contextlib.nullcontext(),
-            compilation.inductor_config(compilation.mode_settings(self._mode)),
-        ):
+        settings = compilation.mode_settings(self._mode)
+        with on_cpu() if self._run_metal else contextlib.nullcontext(), compilation.inductor_config(settings):
             compile_step = compilation.compile_ahead if self._ahead else compilation.compile_inner
             graph = side_compile(gm, example_inputs, phase, kwargs, made, compile_step)
         if self._autocast:
@@ -372,10 +370,8 @@ class MaskedBlocks:
             kernel: the kernel of Inductor's.
             source: its text, as it was written while it was followed.
         """
-        hidden = (
-            f"{plain(name)} of an outer masked block is hidden by one of an inner block"
-            for name in _hidden_names(source)
-        )
+        names = map(plain, _hidden_names(source))
+        hidden = (f"{name} of an outer masked block is hidden by one of an inner block" for name in names)
         return (*self._notes.get(kernel, {}), *dict.fromkeys(hidden))
 
 

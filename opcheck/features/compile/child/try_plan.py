@@ -124,11 +124,9 @@ def _without_training(
         return plan, ()
     if not left:
         refuse_fixed(model, name)
-        raise ModelLoadError(
-            "no parameter of the model requires a gradient: there is nothing to train",
-            context=f"model {name}",
-            hint="compile it for inference: --mode inference",
-        )
+        problem = "no parameter of the model requires a gradient: there is nothing to train"
+        hint = "compile it for inference: --mode inference"
+        raise ModelLoadError(problem, context=f"model {name}", hint=hint)
     why = f"the model is fixed for inference ({kind})" if kind else ""
     reason = f"training: {why or 'no parameter requires a gradient'}"
     return replace(plan, variants=left), (reason,)
@@ -180,11 +178,9 @@ def _refuse_if_large(request: CaptureRequest) -> None:
         return
     size = sum(parameter.numel() * 4 for parameter in model.parameters())
     if size > LIMIT:
-        raise InputError(
-            f"the model is too large to be run here: {filesize(size)} of weights in float32",
-            context=request.model,
-            hint="compile a smaller model of the same kind: --config num_hidden_layers=2",
-        )
+        problem = f"the model is too large to be run here: {filesize(size)} of weights in float32"
+        hint = "compile a smaller model of the same kind: --config num_hidden_layers=2"
+        raise InputError(problem, context=request.model, hint=hint)
 
 
 #: With its number, for a number of the CPU is another device to Dynamo.
