@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.common.errors import UsageError
-from opcheck.features.compile.check.metal_check import DEFINES, INCLUDE, single_precision_headers, torch_headers
+from opcheck.features.compile.check.metal_check import DEFINES, INCLUDE, require_headers, single_precision_headers
 from opcheck.kernels.fibers import THREADS, cxx
 
 NOT_PROVEN = (
@@ -58,10 +58,7 @@ def _folder(scratch: str = "", include: Path | None = None) -> Path:
     """Return the folder of this process and its forks: the threads and the headers, compiled at the first call."""
     if _FOLDER:
         return _FOLDER[0]
-    if (include or torch_headers()) is None:
-        problem = "the kernels cannot be run: torch has no Metal headers here"
-        hint = "install a torch from PyPI, 2.7 or newer"
-        raise UsageError(problem, context="torch/include/c10/metal", hint=hint)
+    require_headers(include, "run")
     folder = Path(scratch or tempfile.mkdtemp(prefix="opcheck-kernels-"))
     if not scratch:
         # Not called in forks: they end at once.

@@ -9,24 +9,20 @@ from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural
 from opcheck.judge.report_changes import Comparison, Difference
 from opcheck.lookup.answer_records import State, route_words
-from opcheck.lookup.diff import IMPROVEMENTS, REGRESSIONS, DiffAnswer, OverloadChange, RouteChange
+from opcheck.lookup.diff import CHANGES, IMPROVEMENTS, REGRESSIONS, DiffAnswer, OverloadChange, RouteChange
 from opcheck.lookup.matrix import cell_state
 from opcheck.lookup.query import usual
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
 from opcheck.render.wording import list_findings, place_of
 
-_TITLES = {
-    "regressed": "Worse",
-    "dtypes_lost": "Worse for some dtypes",
-    "removed": "Removed",
-    "improved": "Better",
-    "dtypes_gained": "Better for some dtypes",
-    "added": "New",
-    "other": "Different",
-}
-
-
+_TITLES = dict(
+    zip(
+        CHANGES,
+        ("Worse", "Worse for some dtypes", "Removed", "Better", "Better for some dtypes", "New", "Different"),
+        strict=True,
+    )
+)
 #: The changes in one word, where their own name is none.
 _WORD = {"regressed": "worse", "dtypes_lost": "dtypes", "improved": "better", "dtypes_gained": "dtypes", "added": "new"}
 #: How many operators a short answer names of what is worse, and of what is better.

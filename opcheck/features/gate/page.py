@@ -266,13 +266,6 @@ def lines(gate: GateReport) -> Iterator[dict[str, object]]:
         for occurrence in _of_cell(cell):
             finding, place = occurrence.finding, occurrence.place
             own = {key: getattr(finding, key) for key in ("rule", "severity", "message", "op")}
-            yield {
-                **about,
-                "state": occurrence.state,
-                "fingerprint": occurrence.fingerprint,
-                **own,
-                "file": occurrence.file,
-                "line": occurrence.line if place and place.location else 0,
-                "hint": finding.hint,
-                "ignored": finding.ignored,
-            }
+            where = {"file": occurrence.file, "line": occurrence.line if place and place.location else 0}
+            state = {"state": occurrence.state, "fingerprint": occurrence.fingerprint}
+            yield {**about, **state, **own, **where, "hint": finding.hint, "ignored": finding.ignored}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 from msgspec.structs import replace
@@ -89,20 +89,12 @@ def command(
     results, interrupted = _results(every, options.jobs, progress)
     policies = _policies(replace(base, newest_known=options.newest_known))
 
+    about: dict[str, Any] = {"op_lists": lists.digest, "whole": whole, "max_slowdown": options.max_slowdown}
+
     def assemble_report(baseline: Baseline | None) -> records.GateReport:
         # The unused entries are determined for each report.
-        of_audit = [entry for entry in plan.ignores if entry.rule in BY_ID]
-        ignores = Ignores(of_audit, today=config.today(), root=Path.cwd())
-        return assemble.report(
-            plan,
-            results,
-            policies,
-            ignores,
-            op_lists=lists.digest,
-            whole=whole,
-            baseline=baseline,
-            max_slowdown=options.max_slowdown,
-        )
+        ignores = Ignores([e for e in plan.ignores if e.rule in BY_ID], today=config.today(), root=Path.cwd())
+        return assemble.report(plan, results, policies, ignores, baseline=baseline, **about)
 
     report = assemble_report(known)
     if options.update_baseline and not interrupted:

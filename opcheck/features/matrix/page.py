@@ -11,7 +11,7 @@ from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import finish_document
 from opcheck.common.tool import VERSION
 from opcheck.common.versions import Version
-from opcheck.data.registrations import OpLists, load
+from opcheck.data.registrations import load
 from opcheck.data.targets import macos_of, release_of
 from opcheck.lookup.matrix import CELLS, STATES, WRONG, Coverage, Matrix, Row, StateRun, coverage, matrix, short
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
@@ -29,11 +29,7 @@ _COLUMNS = (
 
 
 def render(
-    torch: str | None,
-    macos: str | None,
-    format_name: str,
-    lists: OpLists | None = None,
-    progress: Callable[[str], None] | None = None,
+    torch: str | None, macos: str | None, format_name: str, progress: Callable[[str], None] | None = None
 ) -> str:
     """Write the coverage in the format of that name.
 
@@ -41,13 +37,12 @@ def render(
         torch: The release.  None: the newest.
         macos: The macOS version.  None: the newest.
         format_name: ``markdown``, ``csv``, ``json``, ``html`` or, for a terminal, ``summary``.
-        lists: The op lists.  None: those that opcheck ships.
         progress: Is called with the current step of long work.
 
     Raises:
         OpcheckError: There is no list for the release, or it does not run on that macOS.
     """
-    lookup = OperatorLookup(lists or load())
+    lookup = OperatorLookup(load())
     if format_name == "html":
         release = release_of(torch, lookup.lists)
         system = str(macos_of(macos, release))

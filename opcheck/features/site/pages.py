@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
@@ -103,7 +103,7 @@ def _operator(
     main = overloads[0]
     line = main.torch
     verdict = lookup.verdict(first, target(line, _newest(lookup)), by_op[first][line][-1].dtype)
-    limitations, advisories = (_statements_on(sort, ordered, by_op, line, lookup) for sort in _SORTS)
+    limitations, advisories = _statements_on(ordered, by_op, line, lookup)
     links = dict.fromkeys(link for limitation in (*limitations, *advisories) for link in limitation.note.links)
     if base.startswith("aten::") and any(overload.state != "native" for overload in overloads):
         links |= dict.fromkeys(TRACKING)
@@ -201,28 +201,22 @@ def _overload(op: str, by_line: _CellsByLine, lookup: OperatorLookup, table: int
 
 
 def _statements_on(
-    sort: StatementSort,
-    ordered: Iterable[str],
-    by_op: Mapping[str, _CellsByLine],
-    page_line: str,
-    lookup: OperatorLookup,
-) -> tuple[records.AffectingStatement, ...]:
-    """Return the statements on some overload in some release, the worst effect first."""
+    ordered: Sequence[str], by_op: Mapping[str, _CellsByLine], page_line: str, lookup: OperatorLookup
+) -> Iterator[tuple[records.AffectingStatement, ...]]:
+    """Yield the limitations, then the advisories on some overload in some release, the worst effect first."""
     speaking: dict[str, list[str]] = {}
     current: set[str] = set()
     for op in ordered:
-        ids: set[str] = set()
-        for line in by_op[op]:
-            of_line = {each.id for each in lookup.operators.statements_on(op, line)}
-            ids |= of_line
-            current |= of_line if line == page_line else set()
-        for name in ids:
+        by_line = {line: {each.id for each in lookup.operators.statements_on(op, line)} for line in by_op[op]}
+        current |= by_line.get(page_line, set())
+        for name in set().union(*by_line.values()):
             speaking.setdefault(name, []).append(op)
     statements = [lookup.lists.statements.by_id[name] for name in speaking]
-    return tuple(
-        records.AffectingStatement(note=note, overloads=tuple(speaking[note.id]), current=note.id in current)
-        for note in notes(statements, sort)
-    )
+    for sort in _SORTS:
+        yield tuple(
+            records.AffectingStatement(note=note, overloads=tuple(speaking[note.id]), current=note.id in current)
+            for note in notes(statements, sort)
+        )
 
 
 def pages(
@@ -338,20 +332,13 @@ def _statements(
 
 
 def build(
-    output: Path,
-    swept: Path | None = None,
-    *,
-    lists: OpLists | None = None,
-    only: Collection[str] = (),
-    progress: Callable[[str], None] | None = None,
+    output: Path, swept: Path | None = None, progress: Callable[[str], None] | None = None
 ) -> tuple[records.SitePage, ...]:
     """Write the site into a folder, and return its pages.  The same lists give the same bytes.
 
     Args:
         output: a folder that does not exist, is empty, or has an earlier site, which is replaced.
         swept: the folder of a sweep, for the pages of models.  None: there are none.
-        lists: the op lists; those that opcheck ships.
-        only: the operators to write pages of.  Empty: all.
         progress: receives the name of each page as it is made and written.
 
     Raises:
@@ -359,8 +346,7 @@ def build(
         OpListError: the lists are damaged.
     """
     render.check(output)
-    lookup, tables = OperatorLookup(lists or load()), sweep_tables.read(swept) if swept else None
-    site_pages = pages(lookup, tables, only=only, progress=progress)
+    site_pages = pages(OperatorLookup(load()), sweep_tables.read(swept) if swept else None, progress=progress)
     render.write(output, render.files(site_pages, progress))
     return site_pages
 

@@ -43,17 +43,8 @@ _PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")
 
 #: The sources that results depend on; a test compares them with the imports of ``features/sweep/server.py``.
 SOURCES = (
-    "capture",
-    "common",
-    "data",
-    "judge",
-    "model",
-    "features/sweep/server.py",
-    "features/sweep/sweep_records.py",
-    "simulator",
-    "tracing",
-    "weights",
-    "worker",
+    *("capture", "common", "data", "judge", "model", "simulator", "tracing", "weights", "worker"),
+    *("features/sweep/server.py", "features/sweep/sweep_records.py"),
 )
 
 

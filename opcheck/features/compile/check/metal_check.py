@@ -78,6 +78,18 @@ def torch_headers() -> Path | None:
     return folder if (folder / "c10" / "metal" / "utils.h").is_file() else None
 
 
+def require_headers(include: Path | None, done: str) -> None:
+    """Refuse work on kernels without Metal's headers.
+
+    Raises:
+        UsageError: torch has no Metal headers.
+    """
+    if (include or torch_headers()) is None:
+        problem = f"the kernels cannot be {done}: torch has no Metal headers here"
+        hint = "install a torch from PyPI, 2.7 or newer"
+        raise UsageError(problem, context="torch/include/c10/metal", hint=hint)
+
+
 NOT_PROVEN = (
     "whether Metal compiles the kernels without an error of Clang: Metal's compiler distinguishes address spaces, "
     "converts less implicitly, and has its own limits"
@@ -142,10 +154,7 @@ def index(include: Path | None = None) -> Any:
     Raises:
         UsageError: libclang is not installed, or torch has no Metal headers.
     """
-    if (include or torch_headers()) is None:
-        problem = "the kernels cannot be checked: torch has no Metal headers here"
-        hint = "install a torch from PyPI, 2.7 or newer"
-        raise UsageError(problem, context="torch/include/c10/metal", hint=hint)
+    require_headers(include, "checked")
     try:
         from clang import cindex
     except ImportError as error:

@@ -146,11 +146,15 @@ def kernel_of(name: str, source: str, schedule: Any) -> MetalKernel:
     name = name.partition(".")[0]
     lines = [line for line in body.splitlines() if not line.lstrip().startswith("#include")]
     text = "\n".join(lines).replace(f"kernel void {GENERATED}(", f"kernel void {name}(")
+    return _kernel(name, text, _fused_nodes(schedule), tuple(sorted({*headers})))
+
+
+def _kernel(name: str, text: str, nodes: tuple[FusedNode, ...], headers: tuple[str, ...] = ()) -> MetalKernel:
     return MetalKernel(
         name=name,
         source=text.strip("\n") + "\n",
-        headers=tuple(sorted({*headers})),
-        nodes=_fused_nodes(schedule),
+        headers=headers,
+        nodes=nodes,
         buffers=_buffers(text),
         threadgroup_bytes=sum(map(_threadgroup_size, _THREADGROUP.finditer(text))),
     )
@@ -264,14 +268,7 @@ def _is_permuted(tensor: Any) -> bool:
 
 def flex_kernel(node: Any) -> MetalKernel:
     """Record a MetalFlexAttentionNode, whose shader a template generates."""
-    source = str(node.shader_source)
-    return MetalKernel(
-        name="metal_flex_attention",
-        source=source.strip("\n") + "\n",
-        nodes=(_fused_node(max(node.origins)),),
-        buffers=_buffers(source),
-        threadgroup_bytes=sum(map(_threadgroup_size, _THREADGROUP.finditer(source))),
-    )
+    return _kernel("metal_flex_attention", str(node.shader_source), (_fused_node(max(node.origins)),))
 
 
 def on_mps(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
