@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -111,13 +111,10 @@ def _operator(
         name=base,
         python=python,
         main=first,
-        torch=line,
         macos=_newest(lookup),
-        state=main.state,
         because=verdict.because,
         prints=verdict.prints if main.state != "native" else "",
-        since=main.since,
-        first_native=main.first_native,
+        **_pick(main, "torch", "state", "since", "first_native"),
         overloads=tuple(overloads),
         tables=tuple(tables.values()),
         limitations=limitations,
@@ -276,10 +273,7 @@ def pages(
 
 def _list_operator(operator: records.OperatorPage) -> records.Listed:
     return records.Listed(
-        name=operator.name,
-        state=operator.state,
-        torch=operator.torch,
-        since=operator.since,
+        **_pick(operator, "name", "state", "torch", "since"),
         overloads=len(operator.overloads),
         notes=len(operator.limitations) + len(operator.advisories),
         differs=tuple(operator.tables[operator.overloads[0].table][-1].dtypes),
@@ -288,24 +282,17 @@ def _list_operator(operator: records.OperatorPage) -> records.Listed:
 
 def _list_release(line: records.ReleasePage) -> records.ListedRelease:
     changes = Counter(differ.change for differ in line.differs)
-    return records.ListedRelease(
-        torch=line.torch,
-        release=line.release,
-        minimum_macos=line.minimum_macos,
-        counts=line.counts,
-        changes={name: changes[name] for name in CHANGES} if line.before else {},
-    )
+    counted = {name: changes[name] for name in CHANGES} if line.before else {}
+    return records.ListedRelease(changes=counted, **_pick(line, "torch", "release", "minimum_macos", "counts"))
 
 
 def _rules() -> Iterator[records.Rule]:
     """Yield the page of ``opcheck explain`` for each finding and remedy, in its order."""
     for title, rules_of_verb in groups().items():
         for rule in rules_of_verb:
-            yield records.Rule(
-                sort="finding", id=rule.id, title=rule.title, found_by=title, severity=rule.severity, page=rule.page
-            )
+            yield records.Rule(sort="finding", found_by=title, **_pick(rule, "id", "title", "severity", "page"))
     for remedy in remedies.REMEDIES:
-        yield records.Rule(sort="remedy", id=remedy.id, title=remedy.title, page=remedy.page)
+        yield records.Rule(sort="remedy", **_pick(remedy, "id", "title", "page"))
 
 
 def _statements(
@@ -381,26 +368,19 @@ def _release(
     changes = differences.diff(before.line, line, lookup=lookup).changes if before else ()
     differs = [
         records.Differs(
-            name=change.name,
-            change=change.change,
             before=cell_state(change.before) if change.before else None,
             after=cell_state(change.after) if change.after else None,
-            because=change.because,
             dtypes={n: (cell_state(a), cell_state(b)) for n, (a, b) in change.dtypes.items()},
+            **_pick(change, "name", "change", "because"),
         )
         for change in changes
     ]
     libraries = {name: extensions.release(name, line) for name in extensions.releases}
-
     return records.ReleasePage(
         torch=line,
         release=release.torch,
-        wheel=release.wheel,
-        sha256=release.sha256,
-        commit=release.commit,
         built=release.built.isoformat(),
-        minimum_macos=release.minimum_macos,
-        minimum_macos_text=release.minimum_macos_text,
+        **_pick(release, "wheel", "sha256", "commit", "minimum_macos", "minimum_macos_text"),
         macos=system,
         before=before.line if before else None,
         after=after,
@@ -419,3 +399,8 @@ def _release(
 def _convert(entry: object, kind: type[_Kind]) -> _Kind:
     """Return the fields of a record that the site shows."""
     return msgspec.convert(entry, kind, from_attributes=True)
+
+
+def _pick(entry: object, *names: str) -> dict[str, Any]:
+    """Return attributes that are fields of the same name on a page."""
+    return {name: getattr(entry, name) for name in names}
