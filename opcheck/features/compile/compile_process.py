@@ -22,17 +22,14 @@ from opcheck.data.wheels.inductor import RULES
 from opcheck.features.compile import compile_records as records
 from opcheck.worker.environments import distribution_version
 from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
+from opcheck.worker.worker import Progress
 
 #: seconds for importing, loading and reporting, besides the variants
 _REST = 120.0
 
 
 def compile_variants(
-    request: CaptureRequest,
-    plan: records.CompilePlan,
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    request: CaptureRequest, plan: records.CompilePlan, *, progress: Progress | None = None, show_output: bool = False
 ) -> records.CompiledVariants:
     """Try the plan's variants on the request's model in a child process; if it is ended, return the results so far.
 
@@ -117,7 +114,7 @@ class Backend(NamedTuple):
     problem: str = ""
 
 
-def backend(release: Release, progress: Callable[[str], None] | None = None) -> Backend:
+def backend(release: Release, progress: Progress | None = None) -> Backend:
     """Return the release's backend, of the cache or of its macOS wheel.
 
     Args:

@@ -16,13 +16,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.common.errors import UsageError
-from opcheck.features.compile.check.metal_check import DEFINES, INCLUDE, require_headers, single_precision_headers
+from opcheck.features.compile.check.metal_check import (
+    DEFINES,
+    INCLUDE,
+    NOT_CHECKED,
+    require_headers,
+    single_precision_headers,
+)
 from opcheck.kernels.fibers import THREADS, cxx
 
-NOT_PROVEN = (
-    "what a Mac computes: the kernels ran as C++ on the CPU, one thread after the other, so that no race shows; "
-    "Metal's compiler and its fast math were not there, and the operators between the kernels are the CPU's"
-)
+NOT_PROVEN: str = NOT_CHECKED["run"]
 
 _HERE = Path(__file__).parent
 

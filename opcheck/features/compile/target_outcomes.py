@@ -20,7 +20,7 @@ from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
 from opcheck.data.registrations import OpLists
 from opcheck.features.compile import compile_records as records
-from opcheck.features.compile.check.metal_check import lint
+from opcheck.features.compile.check.metal_check import NOT_CHECKED, lint
 from opcheck.features.compile.compile_process import AHEAD_SINCE, METAL_SINCE
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.lookup.plain_call import OperatorLookup
@@ -31,20 +31,6 @@ from opcheck.orchestrator import audit
 _UNKNOWN = "could not tell"
 #: The release whose notes announce it as more than a prototype.
 METAL_READY = Version(2, 8)
-
-
-_NOT_CHECKED = (
-    "Metal compiled nothing and nothing ran on a Mac: the kernels are what Inductor writes",
-    "other inputs, and the recompilations that their shapes cause",
-    "branches on the device in the program and in torch: the graphs were traced on the CPU",
-)
-
-
-_AHEAD = (
-    "that Apple's compiler takes the C++ of AOTInductor and links it: Inductor wrote it, and nothing compiled it; "
-    "--run-metal does not run its kernels"
-)
-
 
 #: Variants that were tried.
 Attempts = Sequence[records.TriedVariant]
@@ -92,9 +78,9 @@ def report(
     )
     externs = _judge_externs(tried, target, lookup)
     differs, mismatch = _release_mismatch(compiled, target, unread, differing)
-    not_checked = [*_NOT_CHECKED]
+    not_checked = [*NOT_CHECKED["always"]]
     if any(attempt.variant.backend == records.AOTINDUCTOR for attempt in tried):
-        not_checked.append(_AHEAD)
+        not_checked.append(NOT_CHECKED["ahead"])
     if compiled.ended:
         not_checked.append(f"{compiled.lacking} variants: {compiled.ended} ended the run")
     return records.CompileReport(

@@ -7,6 +7,7 @@ from typing import Any
 from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural
+from opcheck.common.versions import target_text
 from opcheck.judge.report_changes import Comparison, Difference
 from opcheck.lookup.answer_records import State, route_words
 from opcheck.lookup.diff import CHANGES, IMPROVEMENTS, REGRESSIONS, DiffAnswer, OverloadChange, RouteChange
@@ -116,8 +117,7 @@ def comparison_document(comparison: Comparison, shown: Collection[str] = ("verbo
 
 def _side(about: dict[str, Any]) -> str:
     target = about["target"]
-    variable = ", PYTORCH_ENABLE_MPS_FALLBACK=1" if target.get("cpu_fallback") else ""
-    where = f"torch {target['torch']}, macOS {target['macos']}{variable}"
+    where = target_text(target["torch"], target["macos"], "", cpu_fallback=bool(target.get("cpu_fallback")))
     return one_line(f"{about['headline']}: {about['model']} on {where}")
 
 

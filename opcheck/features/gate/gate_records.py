@@ -127,26 +127,19 @@ class Targets(_OptionTable, frozen=True, kw_only=True):
     fallback: bool = False
     #: what ``--environment`` chooses by
     environments: tuple[str, ...] = ()
-    #: versions of libraries, as of torch: ``["5.8", "5.9"]``; each has an environment of its own
-    accelerate: str | tuple[str, ...] = ()
-    diffusers: str | tuple[str, ...] = ()
-    peft: str | tuple[str, ...] = ()
-    timm: str | tuple[str, ...] = ()
-    torchaudio: str | tuple[str, ...] = ()
-    torchvision: str | tuple[str, ...] = ()
-    transformers: str | tuple[str, ...] = ()
 
 
+#: Libraries with versions in a table, as of torch: ``["5.8", "5.9"]``; each version has an environment of its own.
 LIBRARIES = ("accelerate", "diffusers", "peft", "timm", "torchaudio", "torchvision", "transformers")
 
 
-def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
+def table(kind: type[_Kind], *records: type[msgspec.Struct], ranges: Iterable[str] = ()) -> type[_Kind]:
     """Make a kind of table that also takes the options of these records, under the names of their flags.
 
-    Options that only ``opcheck audit`` has are left out.
+    Options that only ``opcheck audit`` has are left out; ``ranges`` are keys whose values are versions.
     """
     names: dict[str, str] = {}
-    fields: list[tuple[str, Any, Any]] = []
+    fields: list[tuple[str, Any, Any]] = [(name, str | tuple[str, ...], ()) for name in ranges]
     for source in (source for record in records for source in options_of(record)):
         if getattr(source.option, "scope", "") != "audit":
             # A choice is checked after the type, where the error suggests the nearest.
@@ -159,7 +152,7 @@ def table(kind: type[_Kind], *records: type[msgspec.Struct]) -> type[_Kind]:
 
 
 ModelTable = table(GateModel, CaptureOptions, Policy)
-TargetsTable = table(Targets, Policy)
+TargetsTable = table(Targets, Policy, ranges=LIBRARIES)
 
 
 class Planned(Record, frozen=True, kw_only=True):
@@ -189,7 +182,7 @@ def _requirements(table: Targets, place: str) -> Iterator[tuple[str, ...]]:
     """
     axes = []
     for name in LIBRARIES:
-        texts = getattr(table, name)
+        texts = getattr(table, name, ())
         texts = (texts,) if isinstance(texts, str) else texts
         if texts:
             axes.append([_requirement(name, text.strip(), place) for text in texts])

@@ -1,7 +1,7 @@
 """The coverage of a release as Markdown, CSV and JSON, and that of all releases as an HTML page."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +21,7 @@ from opcheck.render.html import plot
 from opcheck.render.markdown import as_markdown
 from opcheck.render.text import as_text
 from opcheck.render.wording import LABELS, NOT_CHECKED, group_words
+from opcheck.worker.worker import Progress
 
 _COLUMNS = (
     *("name", "status", "kind", "since", "first_native", "route", "route_since", "dtype", "macos", *COMMON_DTYPES),
@@ -28,9 +29,7 @@ _COLUMNS = (
 )
 
 
-def render(
-    torch: str | None, macos: str | None, format_name: str, progress: Callable[[str], None] | None = None
-) -> str:
+def render(torch: str | None, macos: str | None, format_name: str, progress: Progress | None = None) -> str:
     """Write the coverage in the format of that name.
 
     Args:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -36,6 +36,7 @@ from opcheck.lookup.plain_call import OperatorLookup, target
 from opcheck.lookup.query import resolve, usual
 from opcheck.model.records import Record
 from opcheck.render.wording import runs
+from opcheck.worker.worker import Progress
 
 _Kind = TypeVar("_Kind", bound=Record)
 #: Cells by release line, where the release has the overload.
@@ -217,11 +218,7 @@ def _statements_on(
 
 
 def pages(
-    lookup: OperatorLookup,
-    sweep: Sweep | None = None,
-    *,
-    only: Collection[str] = (),
-    progress: Callable[[str], None] | None = None,
+    lookup: OperatorLookup, sweep: Sweep | None = None, *, only: Collection[str] = (), progress: Progress | None = None
 ) -> tuple[records.SitePage, ...]:
     """Return every page, in a fixed order: the front page first.
 
@@ -318,9 +315,7 @@ def _statements(
     )
 
 
-def build(
-    output: Path, swept: Path | None = None, progress: Callable[[str], None] | None = None
-) -> tuple[records.SitePage, ...]:
+def build(output: Path, swept: Path | None = None, progress: Progress | None = None) -> tuple[records.SitePage, ...]:
     """Write the site into a folder, and return its pages.  The same lists give the same bytes.
 
     Args:

@@ -19,12 +19,6 @@ _BEST_FIRST = tuple(reversed(HEADLINES))
 _NAMED = 8
 #: characters of a message
 _MESSAGE = 160
-_WHOSE = {
-    "model": "the model's: it does not build or run without opcheck either, or needs a package that is not installed",
-    "pytorch": "PyTorch's: an operator has no rule for shapes without values, or the release rejects "
-    "the program's request, on a Mac as well",
-    "opcheck": "opcheck's: everything else, including models whose inputs opcheck cannot make",
-}
 
 
 def render(folder: Path, format_name: str) -> str:
@@ -134,8 +128,8 @@ def _failures(summary: Summary) -> Iterator[Block]:
     yield Heading("Models without a verdict")
     yield Bullets(
         tuple(
-            f"{len({(r.model.spec, r.mode) for r, _, _ in owners.get(owner, ())})} models and modes: {_WHOSE[owner]}"
-            for owner in OWNERS
+            f"{len({(r.model.spec, r.mode) for r, _, _ in owners.get(owner, ())})} models and modes: {whose}"
+            for owner, whose in OWNERS.items()
         )
     )
     rows = tuple(

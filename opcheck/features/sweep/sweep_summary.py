@@ -135,19 +135,18 @@ class Summary:
         return by_owner
 
 
-OWNERS = ("model", "pytorch", "opcheck")
+_FAILURES: dict[str, Any] = load_shipped(Path(__file__).with_name("known_failures.yaml"))
+#: The owners of failures, each in words.
+OWNERS: dict[str, str] = _FAILURES["owners"]
 MODELS, PYTORCH, OURS = OWNERS
-
-
-#: The first match decides.  Without an entry a failure that is not reproduced without opcheck is opcheck's,
-#: and so is a failure with inputs that opcheck made.
-KNOWN: list[dict[str, Any]] = load_shipped(Path(__file__).with_name("known_failures.yaml"))["known"]
 
 
 def attribute(spec: str, result: MissingVerdict) -> tuple[str, str]:
     """Return the owner of the failure of a model that has no verdict, and the reason."""
     text = f"{spec}: {result.message}"
-    for known in KNOWN:
+    # The first match decides.  Without an entry a failure that is not reproduced without opcheck is opcheck's, and so
+    # is a failure with inputs that opcheck made.
+    for known in _FAILURES["known"]:
         # An entry may apply only if the model also fails without opcheck.
         if re.search(known["pattern"], text) and (_same(result) or not known.get("reproduced")):
             return known["owner"], known["why"]

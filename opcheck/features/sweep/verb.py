@@ -38,14 +38,6 @@ _NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
 class _SweepGroup(HelpGroup):
     """A click group whose first word may be a model, which is then swept."""
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a subcommand as click does; any other word is a model."""
-        if args and args[0] not in self.commands:
-            args = ["models", *args]
-        return super().resolve_command(ctx, args)
-
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments as click does; flags of a sweep may come before its models."""
         if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
@@ -123,13 +115,11 @@ def sweep_models(
         processes = options.jobs or os.cpu_count() or 1
         engine = Engine(options.backend, jobs=processes, scheduler=options.scheduler)
         try:
-            with _progress(progress) as tell:
+            with contextlib.closing(engine), _progress(progress) as tell:
                 sweep(todo.tasks, place, engine, tell, before=todo.done)
         except KeyboardInterrupt:
             streams.note("stopped; finished results are kept, and the same command continues")
             raise
-        finally:
-            engine.close()
         counts = sweep_folder.write(place.path)
     streams.emit(
         for_stderr(

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
+from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural, shorten
 from opcheck.common.versions import Version
@@ -107,17 +108,14 @@ def _legend(cells: tuple[UpgradeCell, ...]) -> Iterator[str]:
     texts = {WORDS[cell.headline] for cell in cells if cell.headline}
     yield "; ".join(f"{word}: {text}" for word, text in _MEANINGS.items() if word in texts)
     yield "[...]: the current target"
-    reasons: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        if cell.impossible:
-            reasons.setdefault(cell.impossible, {})[cell.torch] = None
+    reasons = group_values((cell.impossible, cell.torch) for cell in cells if cell.impossible)
     if reasons:
-        named = "; ".join(f"torch {_releases(list(n))} {why}" for why, n in reasons.items())
+        named = "; ".join(f"torch {_releases(lines)} {why}" for why, lines in reasons.items())
         yield f"-: not judged, there is no such pair: {named}"
 
 
 def _releases(lines: list[str]) -> str:
-    return lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
+    return " to ".join(dict.fromkeys((lines[0], lines[-1])))
 
 
 def _next(advice: Advice) -> str:

@@ -1,7 +1,7 @@
 """``opcheck upgrade MODEL``: which torch or macOS to go to, and what that breaks."""
 
+import contextlib
 import platform
-from importlib import metadata
 from typing import Annotated
 
 import click
@@ -64,9 +64,8 @@ def command(
 
 def _installed_release(lists: OpLists) -> str | None:
     """Return the installed torch if there is a list for it; None selects the newest list."""
-    from opcheck.data.targets import release_of
+    from opcheck.data.targets import INSTALLED, release_of
 
-    try:
-        return release_of(metadata.version("torch"), lists).line
-    except (metadata.PackageNotFoundError, OpcheckError):
-        return None
+    with contextlib.suppress(OpcheckError):
+        return release_of(INSTALLED, lists).line
+    return None
