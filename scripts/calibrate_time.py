@@ -25,6 +25,7 @@ from opcheck.data.targets import target
 from opcheck.judge.timing.estimates import Interval, estimate
 from opcheck.model.records import Workload
 from opcheck.orchestrator import audit
+from scripts.pages import replace_between
 
 _ROOT = Path(__file__).parents[1]
 _MEASUREMENTS = _ROOT / "scripts/timing/measurements.yaml"
@@ -389,9 +390,7 @@ def main() -> None:
         others = predict_folds(without_each_source(times, work), work, fitted)
         print("each source by the others:", figures(others))
         return
-    head, _, rest = _PAGE.read_text(encoding="utf-8").partition(_BEGIN)
-    tail = rest.partition(_END)[2]
-    _PAGE.write_text(f"{head}{_BEGIN}\n\n{page(times, work)}\n\n{_END}{tail}", encoding="utf-8")
+    replace_between(_PAGE, _BEGIN, _END, f"\n\n{page(times, work)}\n\n")
 
 
 if __name__ == "__main__":

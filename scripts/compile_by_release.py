@@ -16,6 +16,7 @@ from opcheck.data.compile_defects import DECIDING
 from opcheck.features.compile.compile_records import CompileReport, Variant
 from scripts.compile_reports import judge_for
 from scripts.opinfo.forks import in_processes
+from scripts.pages import replace_between
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "explanation" / "compile.md"
@@ -43,8 +44,7 @@ def main() -> None:
         tablefmt="github",
         disable_numparse=True,
     )
-    head, rest = DOCS.read_text(encoding="utf-8").split(START)
-    DOCS.write_text(head + START + table + "\n" + END + rest.split(END)[1], encoding="utf-8")
+    replace_between(DOCS, START, END, f"{table}\n")
 
 
 def cells(release: str) -> list[str]:

@@ -7,7 +7,6 @@ and writes reports/compile_reports.md and the counts of docs/explanation/compile
 """
 
 import functools
-import re
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -39,12 +38,12 @@ from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, run_forked
 from scripts.opinfo.forks import in_processes
+from scripts.pages import page_text, replace_between
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "op_lists" / "compile_reports.yaml"
 PAGE = ROOT / "reports" / "compile_reports.md"
 DOCS = ROOT / "docs" / "explanation" / "compile.md"
-_COUNTS = re.compile(r"(<!-- counts -->\n).*?(\n<!-- end of counts -->)", re.DOTALL)
 #: The outcomes that warn a user: whatever is not "works".
 _WARNS = {"fails": {"fails", "no backend", "died", "one shape only", "needs fallback"}}
 _WARNS["wrong"] = {*_WARNS["fails"], "wrong result", "differs"}
@@ -84,8 +83,7 @@ def main() -> None:
             results[release, program, dtype] = Found(outcome, because)
     page, counts = written(listed, results)
     write_text(PAGE, page)
-    docs = DOCS.read_text(encoding="utf-8")
-    write_text(DOCS, _COUNTS.sub(lambda match: match[1] + counts + match[2], docs))
+    replace_between(DOCS, "<!-- counts -->\n", "\n<!-- end of counts -->", counts)
     print(counts)
 
 
@@ -118,13 +116,7 @@ def written(listed: list[Entry], outcome: dict[tuple[str, str, str], Found]) -> 
     )
     head = ("report", "torch", "program", "it says", "opcheck compile", "predicted", "because")
     table = tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
-    text = (
-        "# Public reports about torch.compile on MPS, and what opcheck compile says\n\n"
-        "Written by `python -m scripts.compile_reports` from op_lists/compile_reports.yaml; the programs are those of "
-        "examples/models/reported.py. None of them ran on a Mac here.\n\n"
-        f"{counts}\n\n{table}\n"
-    )
-    return text, counts
+    return page_text("compile_reports", counts=counts, table=table), counts
 
 
 def of_release(line: str) -> list[tuple[str, str, str, str]]:

@@ -24,6 +24,7 @@ from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.compile_records import SideGraph
 from scripts.opinfo.ci import key
 from scripts.opinfo.sweep import Row, group_reasons, list_operators, read_rows, shorten, sweep
+from scripts.pages import page_text
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "opinfo_compile"
@@ -117,15 +118,7 @@ def _row(name: str, graphs: Sequence[SideGraph]) -> CompiledRow:
 
 
 def _paragraphs(outcome: dict[str, dict[str, CompiledRow]]) -> Iterator[str]:
-    yield "# PyTorch's operators through Inductor's Metal backend"
-    yield (
-        "The first sample of every operator of PyTorch's operator database (torch "
-        f"{torch.__version__.partition('+')[0]}) that takes the "
-        "dtype on the CPU, compiled for Metal beside the CPU, as `scripts/opinfo_compile.py` "
-        "counted it. One sample an operator "
-        "proves nothing about the others. Nothing was compiled by Metal, nothing ran on a Mac, "
-        "and an eager operator needs a kernel of its own there."
-    )
+    yield page_text("compile_opinfo", torch=torch.__version__.partition("+")[0])
     rows = []
     for name, meaning in CLASSES.items():
         counts = [sum(row.result == name for row in outcome[dtype].values()) for dtype in DTYPES]

@@ -24,6 +24,7 @@ from opcheck.data.wheels.archive import default_cache, obtain
 from opcheck.model.records import OpCall
 from scripts.opinfo import store
 from scripts.opinfo.compare import compare
+from scripts.pages import page_text
 
 #: Calls that do no arithmetic: an expected failure is not theirs.
 QUIET = re.compile(
@@ -51,7 +52,7 @@ def main() -> int:
     for line in lines:
         for case, opinfos in of_release(line).items():
             cases[case][line] = opinfos
-    print(HEAD, end="")
+    print(page_text("from_opinfo"), end="")
     rows: dict[tuple[str, str, str, str | None], dict[str, set[str]]] = defaultdict(dict)
     for case, by_line in cases.items():
         for since, until in spans(sorted(by_line, key=lines.index), lines):
@@ -184,14 +185,6 @@ def statement(name: str, op: str, argument: str, since: str, until: str | None, 
 def _list(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
-
-HEAD = """\
-# Dtypes that kernels refuse, as far as PyTorch's own expected failures tell: written by
-# scripts/propose_limitations.py, whose docstring says which of them count.  The lists say that
-# a test fails, not how: no error text is known.  They begin with 2.8, so do the spans.
-schema: 1
-limitations:
-"""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -24,23 +24,12 @@ import yaml
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
 from scripts.copies import copy_of, write_commit
+from scripts.pages import page_text
 
 PROJECTS = Path(__file__).with_name("proofs.yaml")
 PAGE = Path(__file__).parents[1] / "reports" / "port_proof.md"
 TARGET = Target(torch=Version(2, 15), macos=Version(26))
 _FILES = (".py", ".txt", ".toml", ".cfg", ".ini", ".json", ".csv", ".yaml", ".yml", ".md")
-HEAD = """# Own tests of public projects, before and after `opcheck scan --fix`
-
-Each project's own tests on the CPU, and under a torch that behaves as if the machine had one CUDA GPU (tensors stay on
-the CPU, and each device that is asked for is counted): as the project is, after `--fix`, and after
-`--fix --unsafe-fixes`. "Same" means that each test has the same outcome, and under CUDA that every device was asked
-for as often as before. Some tests fail or are left out as the project is, because a library or a file is missing. The
-commits are in `scripts/proofs.yaml`; a project of that file that has no line here was not run. `scripts/prove_fixes.py`
-wrote this page. The tests of torchsde and of vector-quantize-pytorch draw at random: how often they ask for the CPU
-differs from run to run.
-Nothing was observed on a Mac.
-
-"""
 
 
 TABLE = (
@@ -93,7 +82,7 @@ def main() -> None:
         rows.append(_try(project, copy, args.packages, args.limit))
         print(_line(rows[-1]), flush=True)
     if args.write:
-        PAGE.write_text(HEAD + _table(rows), encoding="utf-8")
+        PAGE.write_text(page_text("port_proof") + _table(rows), encoding="utf-8")
 
 
 def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:

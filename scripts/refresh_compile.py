@@ -24,6 +24,7 @@ from opcheck.features.compile.page import document
 from opcheck.features.compile.target_outcomes import report
 from opcheck.model.records import Scalar
 from opcheck.render import write
+from scripts.pages import page_text
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports" / "compile"
@@ -84,14 +85,8 @@ def _row(name: str, result: records.CompileReport) -> dict[str, object]:
 
 
 def _index(rows: list[dict[str, object]]) -> str:
-    return (
-        "# Sample reports of opcheck compile\n\n"
-        f"What torch.compile does with small programs and small configurations of library models, for torch {TORCH}, "
-        f"macOS {MACOS}, as `scripts/refresh_compile.py` found it. The columns of dtypes are Inductor for Metal; "
-        "kernels are counted over all of them. Nothing was compiled by Metal and nothing here "
-        "was observed on a Mac.\n\n"
-        f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
-    )
+    table = tabulate(rows, headers="keys", tablefmt="github")
+    return page_text("compile", torch=TORCH, macos=MACOS, table=table)
 
 
 if __name__ == "__main__":

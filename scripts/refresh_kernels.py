@@ -21,21 +21,11 @@ from opcheck.kernels.kernel_names import WORDS
 from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
+from scripts.pages import page_text
 
 FINDINGS = Path(__file__).with_name("kernel_findings.yaml")
+_MADE = "Made by scripts/refresh_kernels.py; do not edit."
 REPORT = Path(__file__).parent.parent / "reports" / "kernels.md"
-_HEAD = (
-    "The Metal kernels of the released macOS wheels, run on a CPU by opcheck kernels test.",
-    "The mathematical functions are this machine's, evaluated in double; what is wrong here is",
-    "wrong by the kernel's own code. What MPSGraph computes is not in it. No Mac was there.",
-    "Known: all kernels are compiled with denorms_disable, and nothing forces or forbids a fused fmuladd.",
-    "Assumed, as public reports of Macs have it: float32 and bfloat16 lose denormals as inputs and results, and",
-    "half keeps them. A verdict that hangs on fusing or flushing is counted apart and is not wrong.",
-    "Wrong counts defects alone; no defect is what any formula in the precision gives, with its reason below.",
-    "The results of a race are those of this runner's order of threads.",
-    "Seconds are of the processor, those of compiling what was not compiled before among them.",
-    "Made by scripts/refresh_kernels.py; do not edit.",
-)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +67,7 @@ def document(runs: list[KernelRun]) -> Document:
     newest = runs[-1]
     return (
         Heading("Metal kernels by release", 1),
-        Lines((*_HEAD[:-1], *_of_what(runs), _HEAD[-1])),
+        Lines((*page_text("kernels").splitlines(), *_of_what(runs), _MADE)),
         Heading("By release"),
         Table(("torch", "kernels", *_COUNTED, "seconds"), tuple(map(_totals, runs)), (0,)),
         Heading("By release and family"),

@@ -17,6 +17,7 @@ from opcheck.data.registrations import load
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit
 from opcheck.render import render
+from scripts.pages import page_text
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
@@ -73,14 +74,7 @@ def _index(reports: Mapping[str, Report]) -> str:
         }
         for model, report in reports.items()
     ]
-    return (
-        "# Sample reports\n\n"
-        f"What the models of `examples/models/zoo.py` do on torch {TORCH}, macOS {MACOS}, as "
-        "`scripts/refresh_reports.py` found it: in inference, where the name does not end in "
-        "`_train`.\nNothing here was observed on a Mac. "
-        "`matrix/` holds the coverage documentation of one release.\n\n"
-        f"{tabulate(rows, headers='keys', tablefmt='github')}\n"
-    )
+    return page_text("reports", torch=TORCH, macos=MACOS, table=tabulate(rows, headers="keys", tablefmt="github"))
 
 
 def _models() -> list[str]:

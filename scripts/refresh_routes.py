@@ -19,6 +19,7 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.kernels import library
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
+from scripts.pages import page_text
 from scripts.wheels.routes import stems
 
 ROOT = Path(__file__).parents[1]
@@ -26,21 +27,12 @@ PAGE = ROOT / "reports" / "routes.md"
 READINGS = ROOT / "tests" / "data" / "route_readings.json"
 NOTES = ROOT / "tests" / "data" / "route_notes.json"
 #: What the table is held against, and what the figures mean.
-_SECTIONS = {
-    "the sources": """\
-{number} pairs of an overload and a release were drawn at random and decided by reading the release's sources without
-the table: {agree} agree. They are of torch 1.13.1, 2.6.0 and 2.9.1, whose whole sources could be read.""",
-    "sources and pull requests of all releases": """\
-60 pairs more were drawn from all releases since 2.0.  Where the sources of the release itself could not be read,
-those of the releases around it agree, or a pull request says what moved; both leave 3 pairs open.
-Of {number} pairs {agree} agree.""",
-    "the releases' notes": """\
-The notes of torch 2.9 to 2.14 say that {number} overloads moved to Metal or gained a Metal kernel:
-{agree} have one in that release.""",
-    "the releases' Metal kernels": """\
-Where opcheck kernels list shows a kernel with the name of an operator, the operator should reach a Metal kernel:
-of {number} such pairs of an operator and a release, {agree} do.""",
-}
+_SECTIONS = (
+    "the sources",
+    "sources and pull requests of all releases",
+    "the releases' notes",
+    "the releases' Metal kernels",
+)
 
 
 def disagreements(lists: OpLists, key: str) -> tuple[int, list[tuple[str, str, str]]]:
@@ -106,13 +98,7 @@ def named_like_kernels(lists: OpLists) -> tuple[int, list[tuple[str, str, str]]]
 def document(lists: OpLists) -> Iterator[Block]:
     """Make the page."""
     yield Heading("What computes the kernels of each release", 1)
-    yield Lines(
-        (
-            "Overloads with an MPS kernel, by what their code reaches in the wheel (op_lists/README.md, routes.json).",
-            "Several ways: the kernel, or what it calls, has more than one.  Where the condition is known, from",
-            "op_lists/routes.yaml or from a statement on a CPU fallback, a call has one route: it is decided.",
-        )
-    )
+    yield Lines(tuple(page_text("routes").splitlines()))
     rows = []
     for release in lists.releases:
         native = [op for op, value in lists.operators(release.line).items() if value == "kernel"]
@@ -128,9 +114,9 @@ def document(lists: OpLists) -> Iterator[Block]:
     words = (ROUTE_WORDS[kind] for kind in ROUTES)
     yield Table(("torch", "overloads", *words, "condition known", "one route", "decided", "not unknown"), tuple(rows))
     sections = (disagreements(lists, "pairs"), disagreements(lists, "later"), notes(lists), named_like_kernels(lists))
-    for (title, text), (number, wrong) in zip(_SECTIONS.items(), sections, strict=True):
+    for title, (number, wrong) in zip(_SECTIONS, sections, strict=True):
         yield Heading(f"Agreement with {title}")
-        yield Lines(tuple(text.format(number=number, agree=number - len(wrong)).splitlines()))
+        yield Lines(tuple(page_text(f"routes, {title}", number=number, agree=number - len(wrong)).splitlines()))
         yield Bullets(tuple(f"{op}, torch {line}: {why}" for op, line, why in wrong))
 
 

@@ -22,15 +22,10 @@ from opcheck.kernels.judging import Judged
 from opcheck.kernels.kernel_machine import KernelMachine
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
+from scripts.pages import page_text
 
 CHANGES = Path(__file__).with_name("upstream_changes.yaml")
 REPORT = Path(__file__).parent.parent / "reports" / "upstream.md"
-_HEAD = (
-    "Defects of the released Metal kernels that are worth sending to PyTorch, each with a small change.",
-    "opcheck applied the change to the kernel of the wheel, as AIR, and ran it before and after on a CPU;",
-    "nothing was observed on a Mac. opcheck kernels issue OPERATION writes the text of each issue.",
-    "Made by scripts/refresh_upstream.py; do not edit.",
-)
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,7 +107,10 @@ def _expected(change: Change) -> list[str]:
 def document(release: str, machine: KernelMachine) -> Document:
     """The changes, with what each kernel gives before and after."""
     chosen = library.read(release)
-    blocks: list[Any] = [Heading("Changes worth sending to PyTorch", 1), Lines((*_HEAD, f"torch {release}."))]
+    blocks: list[Any] = [
+        Heading("Changes worth sending to PyTorch", 1),
+        Lines((*page_text("upstream").splitlines(), f"torch {release}.")),
+    ]
     for change in changes():
         stated = ", ".join(change.statements)
         text = str(air.parse(chosen.functions[change.kernel].bitcode))

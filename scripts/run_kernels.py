@@ -32,6 +32,7 @@ from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
 from opcheck.features.compile.metal_runner import prepare
 from scripts.opinfo.ci import key
 from scripts.opinfo.sweep import Row, group_reasons, list_operators, read_rows, shorten, sweep
+from scripts.pages import page_text
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "build" / "run_kernels.json"
@@ -148,16 +149,8 @@ def _error(ran: torch.Tensor, eager: torch.Tensor) -> tuple[float, float]:
 
 
 def _paragraphs(rows: Sequence[KernelRow]) -> Iterator[str]:
-    version = torch.__version__.partition("+")[0]
     ran = [row for row in rows if row.result in {"agrees", "differs", "undefined"}]
-    yield "# The Metal kernels of PyTorch's operators, read and run without a Mac"
-    yield (
-        f"The first sample of every operator of PyTorch's operator database (torch {version}) in float32, compiled by "
-        "Inductor for Metal, as `scripts/run_kernels.py` counted it: Clang reads the kernels "
-        "beside opcheck's own Metal "
-        "header, and a C++ compiler makes them run on the CPU (experimental). One sample an "
-        "operator proves nothing about the others."
-    )
+    yield page_text("compile_kernels", torch=torch.__version__.partition("+")[0])
     counts = Counter(row.result for row in rows)
     table = [(meaning, counts[name]) for name, meaning in CLASSES.items()]
     yield tabulate([*table, ("operators", len(rows))], headers=("", "float32"), tablefmt="github")

@@ -28,6 +28,7 @@ import yaml
 from opcheck.common.versions import Target, Version
 from opcheck.source.fixing import fix
 from scripts.copies import copy_of, write_commit
+from scripts.pages import page_text
 
 #: The endings of files that are no data.
 _FILES = (".py", ".txt", ".toml", ".json", ".yaml", ".yml")
@@ -36,32 +37,6 @@ PAGE = Path(__file__).parents[1] / "reports" / "port_trial.md"
 #: what opcheck prints of a program that failed
 _EXIT_CODE = re.compile(rb"the program itself ended with exit code (\d+)")
 TARGET = Target(torch=Version(2, 15), macos=Version(26))
-HEAD = """# Programs for CUDA, before and after `opcheck scan --fix`
-
-Public programs that were written for CUDA, run by `opcheck run` on an emulated Mac (torch 2.15, macOS 26): as they are,
-after `--fix`, and after `--fix --unsafe-fixes`. A cell says how many operator calls on `mps` the run had, and how it
-ended; of a program that was stopped the calls are unknown. A program that ends without a call on `mps` ran on the CPU,
-or did not come so far: several want weights, data or modules that were not there, with CUDA as well. The commits are in
-`scripts/trial.yaml`; the runs are those of `scripts/trial_ports.py` on 22 November 2026, with up to 600 seconds each,
-on a busy machine with two cores. The scan was mended while they ran: a program ran again where another of its files
-is written now, and not where only findings differ. Nothing was observed on a Mac.
-
-On a machine with an NVIDIA H100 (torch 2.11) the same 46 programs ran in plain Python on the same day, in all three
-forms: 30 ended with exit code 0, and each of the 46 ended with the same exit code after the fixes as before them.
-
-What moved, and what did not:
-
-- `--fix` alone moves no program for CUDA alone. `x.cuda()` without a device in sight raises where there is no CUDA;
-  what does something else there is unsafe by definition, so these programs need `--unsafe-fixes`.
-- "still running" after the fixes: the error for want of CUDA is gone; timing loops take long on the CPU, on which the
-  emulated Mac computes. None of these programs takes an argument that makes it smaller. `nunif.modules.lbp_loss` ended
-  with 12,934 calls in 276 seconds on a machine with 16 cores; the two of eole were stopped there after 480 seconds.
-- "Input type (torch.FloatTensor) and weight type": the program gives CPU tensors to `nn.DataParallel`, which moves
-  them to the GPU with CUDA, and moves nothing on a Mac. The scan warns of it (OC228); which inputs to move is for a
-  person to say.
-- Errors about files, modules, names and arguments are the programs' own, and come with CUDA as well.
-
-"""
 
 
 class Program(NamedTuple):
@@ -130,7 +105,7 @@ def main() -> None:
             print("; ".join(map(str, row)), flush=True)
             if args.kept:
                 args.kept.write_bytes(msgspec.json.encode(rows))
-    text = HEAD + _table([rows[str(program)] for program in programs if str(program) in rows])
+    text = page_text("port_trial") + _table([rows[str(program)] for program in programs if str(program) in rows])
     if args.write:
         PAGE.write_text(text, encoding="utf-8")
     print(text)

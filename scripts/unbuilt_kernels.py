@@ -20,6 +20,7 @@ from opcheck.kernels import library
 from opcheck.lookup.plain_call import OperatorLookup, target
 from scripts.cross_dtypes import expected
 from scripts.opinfo.compare import lists_without
+from scripts.pages import page_text
 from scripts.propose_limitations import spans
 from scripts.refused_dtypes import DTYPES
 from scripts.schema_bodies import overload_of
@@ -119,7 +120,7 @@ def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
       - {{kind: binary, torch: "{since}", where: "torch/lib/libtorch_cpu.dylib", detail: {json.dumps(detail)}}}
 """
         merged[base, since, until, fields].append(op)
-    texts, taken = [HEAD], Counter[str]()
+    texts, taken = [page_text("unbuilt_kernels")], Counter[str]()
     for (base, since, until, fields), ops in merged.items():
         name = PREFIX + re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")
         taken[name] += 1
@@ -131,12 +132,6 @@ def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
 {fields}""")
     return "\n".join(texts)
 
-
-HEAD = """\
-# Dtypes that no Metal kernel of a release was compiled for, where the operator has no other way to compute: written
-# by scripts/unbuilt_kernels.py, whose docstring says what counts.  An earlier check may raise with another text.
-schema: 1
-limitations:"""
 
 if __name__ == "__main__":
     sys.exit(main())

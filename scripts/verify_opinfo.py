@@ -29,6 +29,7 @@ from opcheck.model.records import CallGroup, CaptureFacts, OpListFacts, Partitio
 from scripts.opinfo import disagreements, store
 from scripts.opinfo.compare import Pair, compare
 from scripts.opinfo.evaluation import Pass
+from scripts.pages import page_text
 
 PAGE = Path(__file__).parents[1] / "reports" / "verify.md"
 LINE = "2.13"
@@ -107,15 +108,7 @@ def _page(
     macos: str,
 ) -> Iterator[str]:
     yield f"# Predictions held against PyTorch's CI, torch {line}, macOS {macos}"
-    yield (
-        "Written by `python -m scripts.verify_opinfo`. The observations are simulated: what "
-        "PyTorch's own lists say that its "
-        "tests of MPS do on a Mac, an OpInfo with a dtype each. Nothing here was observed on a "
-        "Mac by opcheck. The comparison "
-        "is that of `opcheck verify`. A prediction of `native` claims that no recorded call "
-        "raises; `unsupported` that one does, the "
-        "fallback variable not being set."
-    )
+    yield page_text("contradictions")
     rows = [
         (
             kind,
@@ -134,13 +127,9 @@ def _page(
     apart = _apart(pairs)
     unknown = sum(pair.predicted is None for pair in pairs)
     contradictions = sum(len(verification.contradictions) for verification in result.values())
-    yield (
-        f"{len(pairs):,} pairs; of {unknown:,} the prediction knows nothing (no samples, or the "
-        "CPU that MPS is compared with raises "
-        f"itself); {contradictions:,} contradictions, "
-        f"{len(apart) - len(_unexplained(pairs, explained)):,} of them with a reason in "
-        "`op_lists/opinfo/disagreements.yaml`."
-    )
+    stated = len(apart) - len(_unexplained(pairs, explained))
+    counts = {"pairs": len(pairs), "unknown": unknown, "contradictions": contradictions, "stated": stated}
+    yield page_text("contradictions, counts", **counts)
     yield "## Contradictions, by their reason"
     yield tabulate(
         list(_reasons(apart, explained)),
