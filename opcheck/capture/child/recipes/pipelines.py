@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from opcheck.capture.child.build import values
-from opcheck.capture.child.recipes.recipe_engine import RecipeScope, recipe_function
+from opcheck.capture.child.recipes.recipe_engine import RecipeScope
 from opcheck.common.errors import InputError
 
 #: Denoising steps: the second one takes the way of all that follow.
@@ -235,7 +235,6 @@ class DiffusersScope(RecipeScope):
         # Not the first weight's: some classes keep modules in float32.
         self.dtype = getattr(model, "dtype", self.dtype)
 
-    @recipe_function
     def get(self, *names: str, default: Any = None) -> Any:
         """Return the first of these settings that is set; of a list its first entry."""
         for name in names:
@@ -246,7 +245,6 @@ class DiffusersScope(RecipeScope):
                 return value
         return default
 
-    @recipe_function
     def side(self, default: int) -> tuple[int, int]:
         """Return the height and the width of a sample."""
         size = self.config.get("sample_size")
@@ -269,10 +267,10 @@ def derive(model: nn.Module) -> dict[str, Any]:
         InputError: forward requires an argument that nothing is known about.
     """
     scope = DiffusersScope(model)
-    offered = {*scope["_offered"], *scope.own_arguments()}
+    offered = {*scope["_offered"], *scope.own_arguments}
     result: dict[str, Any] = {}
     for name, required in scope.parameters.items():
-        value = scope[name] if (required or name in offered) and scope.has(name) else None
+        value = scope[name] if (required or name in offered) and name in scope else None
         if value is not None:
             result[name] = value
         elif required:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -32,8 +32,6 @@ from opcheck.common.yaml_text import load_shipped
 Settings = dict[str, Any]
 #: A compiled expression, or a constant.
 Value = Any
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Models with settings that the recipes chose -> the names of these settings.
 CHOSEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
@@ -97,14 +95,8 @@ def _compile_all(entries: Mapping[str, Any]) -> dict[str, Value]:
     }
 
 
-def recipe_function(function: Function) -> Function:
-    """Let recipes call a method of ``RecipeScope``."""
-    vars(function)["in_recipes"] = True
-    return function
-
-
 class RecipeScope:
-    """The names that the recipes of one model may use: those of its recipes, and the functions below."""
+    """The names that the recipes of one model may use: those of its recipes, FUNCTIONS and the public methods."""
 
     def __init__(self, library: str, model: nn.Module, *model_names: str) -> None:
         self.recipes = recipes(library)
@@ -117,6 +109,8 @@ class RecipeScope:
             for name, parameter in inspect.signature(model.forward).parameters.items()
             if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         }
+        #: the arguments that this model is called with in addition to the usual ones
+        self.own_arguments = [name for name in self.recipes.own_arguments(self.model_names) if name in self.parameters]
         floating = (weight.dtype for weight in model.parameters() if weight.is_floating_point())
         self.dtype = next(floating, torch.float32)
 
@@ -136,7 +130,7 @@ class RecipeScope:
         except KeyError:
             if name in FUNCTIONS:
                 return FUNCTIONS[name]
-            if name in ("config", "dtype") or hasattr(getattr(type(self), name, None), "in_recipes"):
+            if name in ("config", "dtype") or name in methods_in_recipes(type(self)):
                 return getattr(self, name)
             raise
         if not isinstance(value, CodeType):
@@ -146,7 +140,7 @@ class RecipeScope:
         names = cast("Mapping[str, object]", self)
         return eval(value, {"__builtins__": {}}, names)  # noqa: S307
 
-    def has(self, name: str) -> bool:
+    def __contains__(self, name: str) -> bool:
         """Return whether a recipe makes the argument."""
         try:
             self.recipes.value(name, self.model_names)
@@ -154,27 +148,25 @@ class RecipeScope:
             return False
         return True
 
-    def own_arguments(self) -> Iterator[str]:
-        """Yield the arguments that this model is called with in addition to the usual ones."""
-        names = self.recipes.own_arguments(self.model_names)
-        yield from (name for name in names if name in self.parameters)
-
     # Functions of recipes.
 
-    @recipe_function
     def takes(self, *names: str) -> bool:
         """Return whether forward takes any of these arguments."""
         return not self.parameters.keys().isdisjoint(names)
 
-    @recipe_function
     def floats(self, *shape: int) -> torch.Tensor:
         """Make floats of that shape in the dtype of the weights, as the model's users cast them."""
         return values(shape, torch.float32).to(self.dtype)
 
-    @recipe_function
     def ints(self, high: int, *shape: int) -> torch.Tensor:
         """Make integers in [0, high) of that shape."""
         return values(shape, torch.int64, high)
+
+
+@cache
+def methods_in_recipes(kind: type[RecipeScope]) -> frozenset[str]:
+    """Return the names of the methods that recipes may call: all but those of Python's protocols."""
+    return frozenset(name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_"))
 
 
 #: Functions of recipes that ask nothing of the model.

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.build import building, values
-from opcheck.capture.child.recipes.recipe_engine import CHOSEN, RecipeScope, recipe_function, recipes
+from opcheck.capture.child.recipes.recipe_engine import CHOSEN, RecipeScope, recipes
 from opcheck.common.errors import InputError
 from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import CacheShape
@@ -50,7 +50,6 @@ class TransformersScope(RecipeScope):
         kind = getattr(model.config, "model_type", "")
         super().__init__("transformers", model, kind)
 
-    @recipe_function
     def get(self, *names: str, default: Any = None) -> Any:
         """Return the first of these settings that the configuration or any of its parts has."""
         for part in _configs(self.config):
@@ -60,12 +59,10 @@ class TransformersScope(RecipeScope):
                     return value
         return default
 
-    @recipe_function
     def own(self, name: str, default: Any = None) -> Any:
         """Return a setting of the configuration itself."""
         return getattr(self.config, name, default)
 
-    @recipe_function
     def size(self, *names: str, default: int = 1) -> int:
         """Return the first of these settings as a number; of a list its first entry."""
         value = self.get(*names)
@@ -73,7 +70,6 @@ class TransformersScope(RecipeScope):
             value = value[0] if value else None
         return int(value) if isinstance(value, (int, float)) else default
 
-    @recipe_function
     def part(self, *names: str) -> TransformersScope:
         """Return the scope of the first of these parts that the configuration has; else this one."""
         for name in names:
@@ -86,19 +82,16 @@ class TransformersScope(RecipeScope):
 
     # Text.
 
-    @recipe_function
     def length(self) -> int:
         """Return the number of tokens of a text."""
         limit = self.size(*self["_lengths"], default=-1)
         # Models that count positions from the padding token have two fewer than they say.
         return TOKENS if limit < 0 else max(1, min(TOKENS, limit - 2))
 
-    @recipe_function
     def vocabulary(self) -> int:
         """Return how many different tokens there are."""
         return self.size("vocab_size", "text_vocab_size", "codebook_size", default=2)
 
-    @recipe_function
     def row(self) -> torch.Tensor:
         """Make tokens (1, length), and none represents something else."""
         size = self.vocabulary()
@@ -109,7 +102,6 @@ class TransformersScope(RecipeScope):
                 ids[ids == token] = max(0, size // 2 - 1)
         return ids
 
-    @recipe_function
     def text(self) -> torch.Tensor:
         """Make tokens (1, length) that end as texts end."""
         ids = self.row()
@@ -118,49 +110,13 @@ class TransformersScope(RecipeScope):
             ids[:, -1] = end
         return ids
 
-    @recipe_function
-    def marked(self, position: int, token: int) -> torch.Tensor:
-        """Make a text with a token at a position."""
-        ids: torch.Tensor = self["_tokens"]
-        ids[:, position] = token
-        return ids
-
-    @recipe_function
-    def separated(self, separator: int) -> torch.Tensor:
-        """Make a question, two separators, a text and its end."""
-        ids: torch.Tensor = self["_tokens"]
-        ids[ids == separator] = 10
-        ids[..., (8, 9, -1)] = separator
-        return ids
-
-    @recipe_function
-    def coded(self, count: int) -> torch.Tensor:
-        """Make a text with ``count`` codes next to each token."""
-        ids: torch.Tensor = self["_tokens"].unsqueeze(-1)
-        return (ids % self.size("codebook_size", "vocab_size", default=2)).repeat(1, 1, count)
-
-    @recipe_function
     def with_placeholders(self, ids: torch.Tensor, token: int, count: int) -> torch.Tensor:
         """Insert ``count`` tokens that represent parts of an image after the first token."""
         marks = torch.full((ids.shape[0], count), token, dtype=ids.dtype)
         return torch.cat((ids[:, :1], marks, ids[:, 1:]), dim=1)
 
-    @recipe_function
-    def boxes_in_a_row(self) -> torch.Tensor:
-        """Make a box for each token, each to the right of the one before."""
-        left = torch.arange(self.length())
-        return torch.stack((left, left, left + 1, left + 1), dim=-1).unsqueeze(0)
-
-    @recipe_function
-    def boxes_on_a_page(self, count: int) -> torch.Tensor:
-        """Make boxes on a page of a thousand by a thousand, each below the one before."""
-        top = 10.0 * torch.arange(count)
-        left = torch.zeros_like(top)
-        return torch.stack((left, top, left + 900, top + 9), dim=-1).unsqueeze(0)
-
     # Images.
 
-    @recipe_function
     def image(self) -> tuple[int, int, int]:
         """Return the channels, height and width of an image."""
         part = self.part("vision_config", "backbone_config")
@@ -174,7 +130,6 @@ class TransformersScope(RecipeScope):
         height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
         return channels, height, width
 
-    @recipe_function
     def square_patch(self) -> tuple[int, int, int]:
         """Return the channels, height and width of a patch."""
         part = self.part("vision_config")
@@ -182,7 +137,6 @@ class TransformersScope(RecipeScope):
         side = part.size("patch_size", default=14)
         return channels, side, side
 
-    @recipe_function
     def patch(self) -> tuple[int, ...]:
         """Return the shape of a patch as the processors of Qwen2-VL and its kin make it: mostly flat."""
         shape = channels, side, _ = self.square_patch()
@@ -194,7 +148,6 @@ class TransformersScope(RecipeScope):
         frames = self.part("vision_config").size("temporal_patch_size")
         return (channels * frames * side * side,)
 
-    @recipe_function
     def feature_map(self, side: int) -> torch.Tensor:
         """Make what a part of a vision model reads: a map of features, or a row of vectors."""
         first = _first(self.model, *_VISION_LAYERS)
@@ -202,21 +155,13 @@ class TransformersScope(RecipeScope):
             return self.floats(1, first.in_channels, side, side)
         return self.floats(1, 64, self.size("input_dim", "hidden_size", default=768))
 
-    @recipe_function
-    def positions(self, side: int) -> torch.Tensor:
-        """Make the column and the row of each patch of a square image."""
-        rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
-        return torch.stack((columns, rows), dim=-1).reshape(1, side * side, 2)
-
     # Sound.
 
-    @recipe_function
     def first_width(self) -> int:
         """Return how many channels the model's first one-dimensional convolution reads; 0: it has none."""
         first = _first(self.model, nn.Conv1d)
         return first.in_channels if first is not None else 0
 
-    @recipe_function
     def stacked(self, bands: int) -> int:
         """Return how many numbers a frame has, where the model's first layer reads several frames as one."""
         first = _first(self.model, *_AUDIO_LAYERS)
@@ -276,7 +221,7 @@ def _list_arguments(scope: TransformersScope) -> Iterator[str]:
     yield from (name for name in scope["_offered"] if name in scope.parameters)
     if "input_features" in (*names, *required):
         yield from (name for name in scope["_offered_with_sound"] if name in scope.parameters)
-    yield from scope.own_arguments()
+    yield from scope.own_arguments
 
 
 def _main_inputs(scope: TransformersScope, required: list[str]) -> list[str]:
@@ -293,7 +238,7 @@ def _main_inputs(scope: TransformersScope, required: list[str]) -> list[str]:
 
 
 def _make(scope: TransformersScope, name: str) -> Any:
-    if not scope.has(name):
+    if name not in scope:
         raise InputError(
             f"opcheck cannot derive the input {name!r} of {scope.class_name}",
             context=f"transformers:{scope.class_name} takes {', '.join(scope.parameters)}",
@@ -314,7 +259,7 @@ def _among_text(scope: TransformersScope, modality: Modality, token: int, text: 
     if encode is None:
         return {}
     taken = set(inspect.signature(encode).parameters) & set(scope.parameters)
-    names = [name for name in (*modality.arguments, *scope.own_arguments()) if name in taken]
+    names = [name for name in (*modality.arguments, *scope.own_arguments) if name in taken]
     try:
         shown = {name: _make(scope, name) for name in dict.fromkeys(names)}
         # The models of the Q-Former state how many tokens an image takes.

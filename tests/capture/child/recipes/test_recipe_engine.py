@@ -38,7 +38,7 @@ def test_every_name_of_an_expression_is_a_recipe_or_a_function(library: str) -> 
     known = recipes(library)
     tables = [known.names, *known.exact.values(), *known.patterns.values()]
     names = {name for table in tables for name in table} | {"config", "dtype"}
-    functions = {name for name in dir(SCOPES[library]) if hasattr(getattr(SCOPES[library], name), "in_recipes")}
+    functions = recipe_engine.methods_in_recipes(SCOPES[library])
     for place, code in expressions(library):
         assert loaded(code) <= names | functions | recipe_engine.FUNCTIONS.keys(), place
 
@@ -95,8 +95,8 @@ def test_an_exact_name_goes_before_a_pattern_and_a_pattern_before_the_rest() -> 
 
 @pytest.mark.usefixtures("small")
 def test_only_an_exact_entry_adds_arguments_and_only_those_that_forward_takes() -> None:
-    assert list(RecipeScope("small", Model(), "kind").own_arguments()) == ["size", "extra"]
-    assert list(RecipeScope("small", Model()).own_arguments()) == []
+    assert RecipeScope("small", Model(), "kind").own_arguments == ["size", "extra"]
+    assert RecipeScope("small", Model()).own_arguments == []
 
 
 def test_settings_are_copies(small: Recipes) -> None:
@@ -108,7 +108,7 @@ def test_settings_are_copies(small: Recipes) -> None:
 def test_a_name_that_no_recipe_has_is_an_error() -> None:
     with pytest.raises(KeyError, match="absent"):
         RecipeScope("small", Model())["absent"]
-    # A method of the scope is no function of recipes unless it says so.
+    # An attribute of the scope is no function of recipes.
     with pytest.raises(KeyError, match="own_arguments"):
         RecipeScope("small", Model())["own_arguments"]
 
