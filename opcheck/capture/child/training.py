@@ -3,11 +3,14 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -17,16 +20,19 @@ from opcheck.capture.child.build import values
 from opcheck.capture.child.calls import parse
 from opcheck.capture.child.inputs.specs import Inputs, describe
 from opcheck.capture.child.loading.load import Loaded
+from opcheck.capture.child.recipes import recipe_engine
+from opcheck.capture.child.recipes.recipe_engine import FUNCTIONS, compile_all, evaluate
 from opcheck.capture.child.recording.recorder import Recorder
 from opcheck.common.errors import UsageError
+from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import Problem, SourceLocation
 from opcheck.tracing.call_sites import CallSites
 
 # -- labels ----------------------------------------------------------------------------------------
 
 
-#: Objects in a picture, letters in a second of speech: some, and not one alone.
-_OBJECTS, _LETTERS = 3, 8
+#: Objects in a picture: some, and not a single object.
+_OBJECTS = 3
 
 Given = dict[str, Any]
 
@@ -44,8 +50,7 @@ def with_labels(loaded: Loaded, inputs: Inputs) -> Inputs:
         arguments = inspect.signature(model.forward).bind_partial(*inputs.args, **inputs.kwargs)
     except TypeError:
         return inputs  # the model states so itself, once it is called
-    make = _maker(model, loaded.family)
-    result = make(model, arguments.arguments) if make else {}
+    result = _labels(model, loaded.family, arguments.arguments)
     added = {name: value for name, value in result.items() if name in parameters}
     if not added or any(arguments.arguments.get(name) is not None for name in added):
         return inputs
@@ -57,97 +62,37 @@ def with_labels(loaded: Loaded, inputs: Inputs) -> Inputs:
     )
 
 
-def _maker(model: nn.Module, family: str) -> Callable[[Any, Given], Given] | None:
+def _labels(model: nn.Module, family: str, arguments: Given) -> Given:
     if family == "torchvision" and ".detection" in type(model).__module__:
-        return _targets
+        (images, *_) = arguments.values()
+        return {"targets": [_target(image) for image in images]}
     if family != "transformers":
-        return None
+        return {}
     names = [base.__name__ for base in type(model).__mro__]
-    return next((make for end, make in TASKS.items() if any(n.endswith(end) for n in names)), None)
-
-
-# -- transformers: one a task, as its models are named (modeling_utils.py, ``loss_type``) -----------------------
-
-
-def _tokens(_model: Any, arguments: Given) -> Given:
+    labels = next((made for end, made in _label_recipes().items() if any(n.endswith(end) for n in names)), {})
+    tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
     ids = arguments.get("decoder_input_ids", arguments.get("input_ids"))
-    return {} if ids is None else {"labels": ids.clone()}
-
-
-def _pretraining(model: Any, arguments: Given) -> Given:
-    result = _tokens(model, arguments)
-    batch = len(result.get("labels", ()))
-    return {**result, "next_sentence_label": torch.zeros(batch, dtype=torch.int64)} if result else {}
-
-
-def _one_class(_model: Any, arguments: Given) -> Given:
-    return {"labels": torch.zeros(_batch(arguments), dtype=torch.int64)}
-
-
-def _class_of_tokens(model: Any, arguments: Given) -> Given:
-    ids = arguments.get("input_ids")
-    if ids is None:
+    known = {
+        **{name: value for name, value in {**arguments, "ids": ids}.items() if value is not None},
+        **FUNCTIONS,
+        "ints": lambda high, *shape: values(shape, torch.int64, high),
+        "batch": len(tensors[0]) if tensors else 1,
+        "config": model.config,
+    }
+    try:
+        return {name: evaluate(code, known) for name, code in labels.items()}
+    except NameError:
         return {}
-    return {"labels": values(tuple(ids.shape), torch.int64, model.config.num_labels)}
 
 
-def _span(_model: Any, arguments: Given) -> Given:
-    start = torch.ones(_batch(arguments), dtype=torch.int64)
-    return {"start_positions": start, "end_positions": start + 1}
-
-
-def _letters(model: Any, arguments: Given) -> Given:
-    size = (_batch(arguments), _LETTERS)
-    # Blank and padding are at the front.
-    return {"labels": values(size, torch.int64, model.config.vocab_size // 2) + 5}
-
-
-def _objects(model: Any, arguments: Given) -> Given:
-    boxes = torch.tensor([[0.25, 0.25, 0.2, 0.2], [0.5, 0.5, 0.3, 0.4], [0.7, 0.6, 0.2, 0.5]])
-    classes = torch.arange(_OBJECTS).remainder(model.config.num_labels)
-    return {"labels": [{"class_labels": classes, "boxes": boxes} for _ in range(_batch(arguments))]}
-
-
-def _classes_of_pixels(model: Any, arguments: Given) -> Given:
-    image = arguments.get("pixel_values")
-    if image is None:
-        return {}
-    size = (image.shape[0], *image.shape[-2:])
-    return {"labels": values(size, torch.int64, model.config.num_labels)}
-
-
-#: End of a class's name -> its labels.
-TASKS: dict[str, Callable[[Any, Given], Given]] = {
-    "ForCausalLM": _tokens,
-    "LMHeadModel": _tokens,
-    "ForConditionalGeneration": _tokens,
-    "ForMaskedLM": _tokens,
-    "ForPreTraining": _pretraining,
-    "ForSequenceClassification": _one_class,
-    "ForImageClassification": _one_class,
-    "ForVideoClassification": _one_class,
-    "ForAudioClassification": _one_class,
-    "ForMultipleChoice": _one_class,
-    "ForNextSentencePrediction": _one_class,
-    "ForTokenClassification": _class_of_tokens,
-    "ForQuestionAnswering": _span,
-    "ForCTC": _letters,
-    "ForObjectDetection": _objects,
-    "ForSemanticSegmentation": _classes_of_pixels,
-}
-
-
-def _batch(arguments: Given) -> int:
-    first = next((value for value in arguments.values() if isinstance(value, torch.Tensor)), None)
-    return 1 if first is None else first.shape[0]
+@functools.cache
+def _label_recipes() -> dict[str, dict[str, CodeType]]:
+    """Return the expressions of the labels by the ends of the names of classes."""
+    rows = load_shipped(Path(recipe_engine.__file__).with_name("labels.yaml"))
+    return {end: compile_all(row["labels"]) for row in rows for end in row["ends"]}
 
 
 # -- torchvision's detection ------------------------------------------------------------------------------------
-
-
-def _targets(_model: Any, arguments: Given) -> Given:
-    (images, *_) = arguments.values()
-    return {"targets": [_target(image) for image in images]}
 
 
 def _target(image: torch.Tensor) -> Given:

@@ -42,7 +42,7 @@ class Recipes:
 
     def __init__(self, library: str) -> None:
         document = load_shipped(Path(__file__).with_name(f"{library}.yaml"))
-        self.names = _compile_all(document["names"])
+        self.names = compile_all(document["names"])
         self.settings: dict[str, Settings] = {
             name: own for names, own in document["settings"].items() for name in names.split(", ")
         }
@@ -52,7 +52,7 @@ class Recipes:
         for keys, own in document["models"].items():
             for key in keys.replace(",", " ").split():
                 kept = self.patterns if "*" in key else self.exact
-                kept.setdefault(key, {}).update(_compile_all(own))
+                kept.setdefault(key, {}).update(compile_all(own))
 
     def value(self, name: str, model_names: tuple[str, ...]) -> Value:
         """Look a name up for a model, given by its class name and its model type.
@@ -88,11 +88,17 @@ def recipes(library: str) -> Recipes:
     return Recipes(library)
 
 
-def _compile_all(entries: Mapping[str, Any]) -> dict[str, Value]:
+def compile_all(entries: Mapping[str, Any]) -> dict[str, Value]:
+    """Compile the values that are texts, as expressions."""
     return {
         name: compile(value, f"recipe {name}", "eval") if isinstance(value, str) else value
         for name, value in entries.items()
     }
+
+
+def evaluate(expression: CodeType, names: Mapping[str, object]) -> Any:
+    """Return the value of an expression, which ships with the package; a name that it lacks is a NameError."""
+    return eval(expression, {"__builtins__": {}}, names)  # noqa: S307
 
 
 class RecipeScope:
@@ -135,10 +141,8 @@ class RecipeScope:
             raise
         if not isinstance(value, CodeType):
             return value
-        # eval looks names up by __getitem__ alone. The recipes ship with the package; a name that they lack ends in a
-        # NameError.
-        names = cast("Mapping[str, object]", self)
-        return eval(value, {"__builtins__": {}}, names)  # noqa: S307
+        # eval looks names up by __getitem__ alone.
+        return evaluate(value, cast("Mapping[str, object]", self))
 
     def __contains__(self, name: str) -> bool:
         """Return whether a recipe makes the argument."""
