@@ -21,29 +21,22 @@ from opcheck.judge.memory.smallest_change import PlanSearch, changes_for
 from opcheck.model.records import KernelNumbers, Memory, Precision, Problem, Record, Report, Trace
 from opcheck.report_cache import Cache, dependencies
 from opcheck.worker.dependency_tracking import Dependencies
+from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
 
-def audit(
-    request: CaptureRequest,
-    lists: OpLists,
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
-    mac: int = 0,
-) -> Report:
+def audit(request: CaptureRequest, lists: OpLists, *, mac: int = 0, display: ProcessDisplay = NO_DISPLAY) -> Report:
     """Run a model on the simulated Mac and report what each operator call does there.
 
     Args:
         request: the model, its inputs and the target.
         lists: the op lists to judge by.
-        progress: called with the stages of the capture.
-        show_output: pass on the model's output, to stderr.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
+        display: what is shown of the captures.
 
     Raises:
         OpcheckError: the model or its inputs cannot be loaded, or the target is not in the lists.
     """
-    (report,) = audit_targets(request, (request.target,), lists, progress=progress, show_output=show_output, mac=mac)
+    (report,) = audit_targets(request, (request.target,), lists, mac=mac, display=display)
     return report
 
 
@@ -74,9 +67,8 @@ def audit_targets(
     targets: Sequence[Target],
     lists: OpLists,
     *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
     mac: int = 0,
+    display: ProcessDisplay = NO_DISPLAY,
 ) -> tuple[Report, ...]:
     """Return the report of ``audit`` for each target, in their order.
 
@@ -88,9 +80,8 @@ def audit_targets(
         request: the model and its inputs; its own target is ignored.
         targets: the targets to report on.
         lists: the op lists to judge by.
-        progress: called with the stages of the captures.
-        show_output: pass on the model's output, to stderr.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
+        display: what is shown of the captures.
 
     Raises:
         OpcheckError: the model or its inputs cannot be loaded, a target is not in the lists, or no run left a trace.
@@ -99,7 +90,7 @@ def audit_targets(
         return ()
     from opcheck.capture.parent import capture_many
 
-    captured = capture_many(request, targets, progress=progress, show_output=show_output)
+    captured = capture_many(request, targets, display=display)
     traces = [each for each in captured if isinstance(each, Trace)]
     if not traces:
         raise next(each for each in captured if isinstance(each, OpcheckError))
@@ -107,7 +98,7 @@ def audit_targets(
     if request.precision:
         from opcheck.numerics.precision.precision_process import compare
 
-        precision = compare(request, traces[0], progress=progress, show_output=show_output)
+        precision = compare(request, traces[0], display=display)
     numbers: dict[Target, tuple[KernelNumbers, ...]] = {}
     if request.numbers or request.kernels:
         from opcheck.numerics.kernels.numbers_process import compute
@@ -115,7 +106,7 @@ def audit_targets(
         for target, trace in zip(targets, captured, strict=True):
             if isinstance(trace, Trace):
                 own = request.on(target)
-                numbers[target] = compute(own, trace, progress=progress, show_output=show_output)
+                numbers[target] = compute(own, trace, display=display)
     return tuple(
         report_of_request(
             request,
@@ -164,8 +155,7 @@ def audit_or_reuse(
     *,
     cache: Cache | None,
     mac: int = 0,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    display: ProcessDisplay = NO_DISPLAY,
     failed: Callable[[Dependencies], None] = lambda _read: None,
 ) -> Audit:
     """Return the report of ``audit``, from the cache if it is there.
@@ -175,8 +165,7 @@ def audit_or_reuse(
         lists: the op lists to judge by.
         cache: where reports are kept; None: nowhere.
         mac: memory in GB of the Mac that it should fit; 0: none in particular.
-        progress: called with the stages of the capture.
-        show_output: pass on the model's output, to stderr.
+        display: what is shown of the captures.
         failed: called with the files read by an audit that raises.
 
     Raises:
@@ -184,7 +173,7 @@ def audit_or_reuse(
     """
     about = f"memory={mac}"
     # The graph is written by the run, and what the model prints is only in a run.
-    readable = cache is not None and not request.save_graph and not show_output
+    readable = cache is not None and not request.save_graph and not display.output
     entry = cache.entry(request, about) if cache is not None and readable else None
     if entry is not None:
         return Audit(report=entry.report, read=entry.dependencies, kept=True)
@@ -192,7 +181,7 @@ def audit_or_reuse(
         notes = Path(scratch) / "notes.jsonl"
         noted = msgspec.structs.replace(request, notes=str(notes))
         try:
-            report = audit(noted, lists, progress=progress, show_output=show_output, mac=mac)
+            report = audit(noted, lists, mac=mac, display=display)
         except BaseException:
             failed(dependencies(notes, request))
             raise
@@ -209,8 +198,7 @@ def audit_limits(
     *,
     mac: int = 0,
     macs: Collection[int] = (),
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    display: ProcessDisplay = NO_DISPLAY,
 ) -> Report:
     """Return the report of ``audit`` with the largest size of each dimension that still runs.
 
@@ -223,8 +211,7 @@ def audit_limits(
         ranges: the dimensions; while one varies, the others have their usual sizes, within their ranges.
         mac: memory in GB of the Mac that decides; 0: none was named.
         macs: other Macs, by their memory, whose limits are computed and not proved.
-        progress: called with the stages of the captures.
-        show_output: pass on the model's output, to stderr.
+        display: what is shown of the captures.
 
     Raises:
         UsageError: the inputs have no such dimension.
@@ -233,7 +220,7 @@ def audit_limits(
     from opcheck.capture.parent import capture_sizes
 
     def captures(*sizes: dict[str, int]) -> list[Trace]:
-        results = capture_sizes(request, sizes, progress=progress, show_output=show_output)
+        results = capture_sizes(request, sizes, display=display)
         return [_trace(each, request, target) for each in results]
 
     target = request.target
@@ -259,22 +246,14 @@ def audit_limits(
     return msgspec.structs.replace(base, memory=msgspec.structs.replace(memory, limits=tuple(entries)))
 
 
-def audit_plan(
-    request: CaptureRequest,
-    lists: OpLists,
-    *,
-    mac: int,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
-) -> Report:
+def audit_plan(request: CaptureRequest, lists: OpLists, *, mac: int, display: ProcessDisplay = NO_DISPLAY) -> Report:
     """Return the report of ``audit`` with the smallest changes that make the run fit a Mac, if it does not.
 
     Args:
         request: the model, its inputs and the target.
         lists: the op lists to judge by.
         mac: memory in GB of the Mac.
-        progress: called with the stages of the captures.
-        show_output: pass on the model's output, to stderr.
+        display: what is shown of the captures.
 
     Raises:
         OpcheckError: as ``audit`` does.
@@ -283,12 +262,12 @@ def audit_plan(
 
     def another(changed: CaptureRequest) -> Trace | None:
         try:
-            trace = capture(changed, progress=progress, show_output=show_output)
+            trace = capture(changed, display=display)
         except OpcheckError:
             return None
         return trace if trace.complete else None
 
-    trace = capture(request, progress=progress, show_output=show_output)
+    trace = capture(request, display=display)
     base = report_of_request(request, trace, request.target, lists, mac=mac)
     if base.memory is None:
         return base

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.cli import invoke
 from opcheck.data.registrations import OpLists
 from opcheck.model.records import Report
+from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 from tests.made import call, make_report
 
 
@@ -38,14 +38,13 @@ class CommandLine:
         request: CaptureRequest,
         lists: OpLists,  # noqa: ARG002  (the signature of audit)
         *,
-        progress: Callable[[str], None] | None = None,
-        show_output: bool = False,  # noqa: ARG002
         mac: int = 0,
+        display: ProcessDisplay = NO_DISPLAY,
     ) -> Report:
         self.requests.append(request)
         self.mac = mac
-        if progress is not None:
-            progress("building the model")
+        if display.progress is not None:
+            display.progress("building the model")
         if self.failure is not None:
             raise self.failure
         target = msgspec.structs.replace(self.report.target, cpu_fallback=request.cpu_fallback)

@@ -19,7 +19,7 @@ from opcheck.data.registrations import data_directory
 from opcheck.model.records import Trace
 from opcheck.worker import platform
 from opcheck.worker.environments import locked_interpreter
-from opcheck.worker.protocol import Limits, Notes, WorkFailure, error_of
+from opcheck.worker.protocol import NO_DISPLAY, Limits, Notes, ProcessDisplay, WorkFailure, error_of
 from opcheck.worker.worker import GRACE, Worker, WorkerError
 
 Answer = TypeVar("Answer")
@@ -82,41 +82,33 @@ def _compiler_cache() -> dict[str, str]:
     return {}
 
 
-def capture(
-    request: CaptureRequest, *, progress: Callable[[str], None] | None = None, show_output: bool = False
-) -> Trace:
+def capture(request: CaptureRequest, *, display: ProcessDisplay = NO_DISPLAY) -> Trace:
     """Run the model of ``request`` in a child process on the simulated Mac, and return its trace.
 
     Args:
         request: the model, its inputs and the target.
-        progress: called with each stage.
-        show_output: pass on the child's output, to stderr.
+        display: what is shown of the child.
 
     Raises:
         ModelLoadError, InputError: as the child reports.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
         UsageError: the graph cannot be written to the requested place.
     """
-    (trace,) = capture_many(request, (request.target,), progress=progress, show_output=show_output)
+    (trace,) = capture_many(request, (request.target,), display=display)
     if isinstance(trace, OpcheckError):
         raise trace
     return trace
 
 
 def capture_many(
-    request: CaptureRequest,
-    targets: Sequence[Target],
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    request: CaptureRequest, targets: Sequence[Target], *, display: ProcessDisplay = NO_DISPLAY
 ) -> tuple[Trace | OpcheckError, ...]:
     """Return what ``capture`` gives for each target in turn, with one run for all targets that share it.
 
     Args:
         request: the model and its inputs; its own target is not looked at.
         targets: the requested targets.
-        progress: called with each stage.
-        show_output: pass on the child's output, to stderr.
+        display: what is shown of the child.
 
     Returns:
         For each target its trace, or the reason why its run ended without a trace.
@@ -133,7 +125,7 @@ def capture_many(
             hint="audit the target alone to save it",
         )
     ask_child: Callable[..., Captures] = functools.partial(
-        ask, "opcheck.capture.child.shared:answer", Captures, progress=progress, show_output=show_output
+        ask, "opcheck.capture.child.shared:answer", Captures, display=display
     )
     results: dict[int, Trace | OpcheckError] = {}
     left = list(range(len(targets)))
@@ -161,19 +153,14 @@ def capture_many(
 
 
 def capture_sizes(
-    request: CaptureRequest,
-    sizes: Sequence[dict[str, int]],
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    request: CaptureRequest, sizes: Sequence[dict[str, int]], *, display: ProcessDisplay = NO_DISPLAY
 ) -> tuple[Trace | OpcheckError, ...]:
     """Return the trace of the model for each of the sizes of its inputs, or the reason why there is none.
 
     Args:
         request: the model, its inputs and the target.
         sizes: by the names of dimensions; the inputs keep the other sizes.
-        progress: called with each stage.
-        show_output: pass on the child's output, to stderr.
+        display: what is shown of the child.
 
     Raises:
         ModelLoadError, InputError: as the child reports.
@@ -189,8 +176,7 @@ def capture_sizes(
             ManySizes(capture=request, sizes=tuple(sizes[n] for n in left)),
             request,
             runs=len(left),
-            progress=progress,
-            show_output=show_output,
+            display=display,
         )
         _require_each_once(captures, len(left), request.model)
         for shared in captures.shared:
@@ -262,8 +248,7 @@ def ask(
     *,
     device: str = "cpu",
     runs: int = 0,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
+    display: ProcessDisplay = NO_DISPLAY,
 ) -> Answer:
     """Return what ``function`` returns in a child process for a request about a model.
 
@@ -274,8 +259,7 @@ def ask(
         capture: the model of it, and its limits.
         device: the device of this machine that it computes on.
         runs: how many runs may each take the time limit again.
-        progress: called with each stage.
-        show_output: pass on the child's output, to stderr.
+        display: what is shown of the child.
 
     Raises:
         OpcheckError: as the child reports.
@@ -288,11 +272,11 @@ def ask(
     settings = variables(cpu_fallback=capture.cpu_fallback, device=device)
     python = ""
     if capture.exact:
-        python = interpreter(capture.model, capture.target, progress)
+        python = interpreter(capture.model, capture.target, display.progress)
     elif capture.packages:
-        python = locked_interpreter(capture.packages, progress)
+        python = locked_interpreter(capture.packages, display.progress)
     with Worker[Any, Answer](
-        function, answer, environment=settings, torch=True, show_output=show_output, interpreter=python
+        function, answer, environment=settings, torch=True, show_output=display.output, interpreter=python
     ) as worker:
         try:
             return worker.ask(
@@ -302,7 +286,7 @@ def ask(
                 limits=Limits(seconds=limit, memory=memory),
                 more=(1 + runs) * (limit + _MORE),
                 notes=Notes(path=capture.notes, known=unwatched) if capture.notes else None,
-                progress=progress,
+                progress=display.progress,
             )
         except WorkerError as error:
             raise _explain(error, capture) from error

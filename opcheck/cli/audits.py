@@ -44,9 +44,10 @@ def audit_with_progress(
     request = request_of(model, target.target(lists), capture)
 
     from opcheck.orchestrator import audit
+    from opcheck.worker.protocol import ProcessDisplay
 
     with progress.shown() as say:
-        report = audit(request, lists, progress=say, show_output=progress.verbose)
+        report = audit(request, lists, display=ProcessDisplay(say, progress.verbose))
     return replace(report, newest=not target.torch)
 
 
@@ -59,9 +60,10 @@ def audit_on_targets(
         OpcheckError: as an audit does.
     """
     from opcheck.orchestrator import audit_targets
+    from opcheck.worker.protocol import ProcessDisplay
 
     with progress.shown() as say:
-        return audit_targets(request, targets, lists, progress=say, show_output=progress.verbose)
+        return audit_targets(request, targets, lists, display=ProcessDisplay(say, progress.verbose))
 
 
 def choose_finding(

@@ -9,7 +9,8 @@ A program that searches opcheck's own frames for the secret is not kept from it:
 """
 
 import secrets
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -111,6 +112,18 @@ def decode(content: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> 
 
 def _quote(content: bytes | msgspec.Raw) -> str:
     return repr(bytes(content)[:80].decode(errors="replace"))
+
+
+class ProcessDisplay(NamedTuple):
+    """What the caller of a process shows while it runs."""
+
+    #: called with each stage
+    progress: Callable[[str], None] | None = None
+    #: whether the output of the process goes to stderr
+    output: bool = False
+
+
+NO_DISPLAY = ProcessDisplay()
 
 
 class Say(Protocol):

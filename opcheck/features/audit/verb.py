@@ -24,6 +24,7 @@ from opcheck.model.ignores import Ignores
 from opcheck.model.options import RUNNER, Option
 from opcheck.model.records import Record, Report
 from opcheck.worker.dependency_tracking import Dependencies
+from opcheck.worker.protocol import ProcessDisplay
 
 
 class MemoryQuestions(Record, frozen=True, kw_only=True):
@@ -57,10 +58,11 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
         """
         from opcheck import orchestrator
 
-        memory, verbose = mac.decisive_memory(), progress.verbose
+        memory = mac.decisive_memory()
         with progress.shown() as say:
+            display = ProcessDisplay(say, progress.verbose)
             if self.plan:
-                return orchestrator.audit_plan(request, lists, mac=memory, progress=say, show_output=verbose)
+                return orchestrator.audit_plan(request, lists, mac=memory, display=display)
             if not self.vary:
                 return None
             return orchestrator.audit_limits(
@@ -69,8 +71,7 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
                 tuple(map(parse_range, self.vary)),
                 mac=memory,
                 macs=[each.memory for each in load_macs()] if mac.mac == ALL_MACS else (),
-                progress=say,
-                show_output=verbose,
+                display=display,
             )
 
 
@@ -123,7 +124,7 @@ def command(
             return deliver(answered)
         with progress.shown() as say:
             audit = orchestrator.audit_or_reuse(
-                request, lists, cache=kept, mac=memory, progress=say, show_output=progress.verbose, failed=remember
+                request, lists, cache=kept, mac=memory, display=ProcessDisplay(say, progress.verbose), failed=remember
             )
         remember(audit.read)
         if audit.kept and not progress.quiet:

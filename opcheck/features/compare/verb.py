@@ -37,13 +37,13 @@ def command(
     from opcheck.features.compare import page
     from opcheck.numerics.compare.comparison_records import ComparePlan
     from opcheck.numerics.compare.device_comparison import compare
+    from opcheck.worker.protocol import ProcessDisplay
 
     with progress.shown() as say:
         comparison = compare(
             request_of(model, target.target(load()), capture),
             ComparePlan(device=device, times=_TIMES if time else 0, repro=repro),
-            progress=say,
-            show_output=progress.verbose,
+            display=ProcessDisplay(say, progress.verbose),
         )
     comparison = replace(comparison, tool=TOOL)
     output.deliver(comparison, page.document)

@@ -22,14 +22,14 @@ from opcheck.data.wheels.inductor import RULES
 from opcheck.features.compile import compile_records as records
 from opcheck.worker.environments import distribution_version
 from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
-from opcheck.worker.worker import Progress
+from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
 #: seconds for importing, loading and reporting, besides the variants
 _REST = 120.0
 
 
 def compile_variants(
-    request: CaptureRequest, plan: records.CompilePlan, *, progress: Progress | None = None, show_output: bool = False
+    request: CaptureRequest, plan: records.CompilePlan, *, display: ProcessDisplay = NO_DISPLAY
 ) -> records.CompiledVariants:
     """Try the plan's variants on the request's model in a child process; if it is ended, return the results so far.
 
@@ -51,8 +51,7 @@ def compile_variants(
                 records.CompileRequest(capture=capture, plan=part),
                 capture,
                 device=plan.device,
-                progress=progress,
-                show_output=show_output,
+                display=display,
             )
 
         if not CAN_FORK and len(plan.variants) > 1:

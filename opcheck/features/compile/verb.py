@@ -20,6 +20,7 @@ from opcheck.judge.policy import COULD_NOT_TELL
 from opcheck.model.records import Record
 from opcheck.render import ANSWERS
 from opcheck.worker.platform import ENDED
+from opcheck.worker.protocol import ProcessDisplay
 
 
 class VariantOptions(Record, frozen=True, kw_only=True):
@@ -125,7 +126,7 @@ def command(
             backend=own.folder,
             backend_release=own.release,
         )
-        compiled = compile_variants(request, plan, progress=say, show_output=progress.verbose)
+        compiled = compile_variants(request, plan, display=ProcessDisplay(say, progress.verbose))
         runs = eager_runs(each.variant for each in compiled.tried)
         eager = audits(request, () if compiled.ended else runs, lists, say)
     if compiled.ended:

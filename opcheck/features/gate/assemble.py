@@ -39,6 +39,7 @@ from opcheck.model.options import Option
 from opcheck.model.records import Count, Finding, Record, Report
 from opcheck.report_cache import Cache, dependencies
 from opcheck.worker import environments
+from opcheck.worker.protocol import ProcessDisplay
 from opcheck.worker.worker import Worker, WorkerError
 
 #: The chip whose estimates are compared: the ratio of two estimates hardly depends on it.
@@ -320,7 +321,7 @@ def _audit(
         notes = Path(folder) / "notes.jsonl"
         request = job.request.on(targets[0])
         request = replace(request, notes=str(notes) if cache else "")
-        audited = audit_targets(request, targets, load(), progress=say, show_output=job.show_output)
+        audited = audit_targets(request, targets, load(), display=ProcessDisplay(say, job.show_output))
         # What was drawn is not shown, and is most of it.
         reports = [replace(report, graph=()) for report in audited]
         if cache is None:

@@ -52,6 +52,7 @@ def command(
 ) -> int:
     """Compare them, write the result, return the exit code."""
     from opcheck.orchestrator import audit
+    from opcheck.worker.protocol import ProcessDisplay
 
     lists = load()
     if here:
@@ -64,7 +65,7 @@ def command(
         else:
             request = request_of(prediction, target_here(target).target(lists), capture)
             with ProgressOptions(verbose=verbose).shown() as say:
-                predicted = audit(request, lists, progress=say)
+                predicted = audit(request, lists, display=ProcessDisplay(say))
                 verified = this.verify_model(request, predicted, mac, lists, say)
         verification = verified.verification
         keep(verified, Path(folder), lists)

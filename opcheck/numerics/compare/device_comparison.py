@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ from opcheck.numerics.compare.comparison_records import (
     Reproducer,
 )
 from opcheck.worker.process import run
+from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
 #: GB that no machine has: what a device's driver reserves is no memory of this machine.
 _NO_LIMIT = 1e6
@@ -26,20 +26,13 @@ _NO_LIMIT = 1e6
 _REPRODUCER = 300.0
 
 
-def compare(
-    request: CaptureRequest,
-    plan: ComparePlan,
-    *,
-    progress: Callable[[str], None] | None = None,
-    show_output: bool = False,
-) -> DeviceComparison:
+def compare(request: CaptureRequest, plan: ComparePlan, *, display: ProcessDisplay = NO_DISPLAY) -> DeviceComparison:
     """Return the model of ``request`` on the plan's device, call by call with float64 on the CPU.
 
     Args:
         request: the model and its inputs; its target has no effect here.
         plan: the device, and what else is wanted.
-        progress: receives the stages.
-        show_output: pass the child's output on to stderr.
+        display: what is shown of the child.
 
     Raises:
         UsageError: this machine has no such device.
@@ -54,13 +47,12 @@ def compare(
         CompareRequest(capture=capture, plan=plan),
         capture,
         device=plan.device,
-        progress=progress,
-        show_output=show_output,
+        display=display,
     )
     if comparison.reproducer is None or not comparison.reproducer.path:
         return comparison
-    if progress is not None:
-        progress("running the reproducer")
+    if display.progress is not None:
+        display.progress("running the reproducer")
     return msgspec.structs.replace(comparison, reproducer=_try_reproducer(comparison.reproducer, request, plan))
 
 

@@ -1,28 +1,24 @@
 """Runs the models in a child process, compared with float64.  Imports no torch."""
 
-from collections.abc import Callable
-
 from opcheck.capture.parent import ask
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize
 from opcheck.model.records import Precision, Trace
 from opcheck.worker import platform
+from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
 #: Bytes that a number of the model takes: as it was built, in the run, and in float64; and again for its gradient.
 _BYTES, _BYTES_OF_GRADIENT = 4 + 4 + 8, 4 + 8
 
 
-def compare(
-    request: CaptureRequest, trace: Trace, *, progress: Callable[[str], None] | None = None, show_output: bool = False
-) -> tuple[Precision, ...]:
+def compare(request: CaptureRequest, trace: Trace, *, display: ProcessDisplay = NO_DISPLAY) -> tuple[Precision, ...]:
     """Return the model of ``request`` on this machine's CPU in each dtype of ``request.precision``.
 
     Args:
         request: the model and its inputs.
         trace: the same on the simulated Mac; it has the size of the model.
-        progress: receives the stages.
-        show_output: pass the child's output on to stderr.
+        display: what is shown of the child.
 
     Raises:
         UsageError: the model is larger than this machine has memory for.
@@ -36,8 +32,7 @@ def compare(
         tuple[Precision, ...],
         request,
         request,
-        progress=progress,
-        show_output=show_output,
+        display=display,
     )
 
 

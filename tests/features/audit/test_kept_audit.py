@@ -19,6 +19,7 @@ from opcheck.model.records import Report
 from opcheck.orchestrator import audit_or_reuse
 from opcheck.report_cache import Cache
 from opcheck.worker.dependency_tracking import Dependencies
+from opcheck.worker.protocol import ProcessDisplay
 from tests.made import call, make_report
 
 REQUEST = CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0")
@@ -57,7 +58,7 @@ def test_an_unchanged_model_is_audited_once(audits: list[CaptureRequest], lists:
     ("request_", "options"),
     [
         (REQUEST, {"mac": 16}),
-        (REQUEST, {"show_output": True}),
+        (REQUEST, {"display": ProcessDisplay(output=True)}),
         (CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0", save_graph="g.py"), {}),
         (CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0", call=("forward",)), {}),
     ],

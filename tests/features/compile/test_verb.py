@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from opcheck.features.compile.compile_records import (
     Variant,
 )
 from opcheck.model.records import SourceLocation
+from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 from tests.command_line import CommandLine
 
 NODE = FusedNode(
@@ -43,8 +43,7 @@ class Child:
         request: CaptureRequest,
         plan: CompilePlan,
         *,
-        progress: Callable[[str], None] | None = None,  # noqa: ARG002  (of compile_variants)
-        show_output: bool = False,  # noqa: ARG002
+        display: ProcessDisplay = NO_DISPLAY,  # noqa: ARG002  (of compile_variants)
     ) -> CompiledVariants:
         self.request, self.plan = request, plan
         tried = [
