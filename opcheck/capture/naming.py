@@ -53,9 +53,16 @@ def full_name(spec: str) -> str:
     Raises:
         ModelLoadError: it means none, or several.
     """
-    path = Path(spec)
-    if spec.removesuffix(":").endswith(".py") and is_file(Path(spec.removesuffix(":"))):
-        file = Path(spec.removesuffix(":"))
+    try:
+        return _full_name(spec)
+    except ModelLoadError as error:
+        error.context = error.context or working_place(spec)
+        raise
+
+
+def _full_name(spec: str) -> str:
+    path, file = Path(spec), Path(spec.removesuffix(":"))
+    if file.suffix == ".py" and is_file(file):
         # A script that defines no model at its top level is run until it calls one (user_code.py).
         return spec if not modules_in(file) and _runs(file) else _only_model([file], spec)
     if ":" in spec or spec.endswith((".ipynb", ".pt2", ".py")):
@@ -183,23 +190,19 @@ def _only_model(paths: Iterable[Path], spec: str) -> str:
     if len(tops) == 1:
         return tops[0]
     names = tops or [f"{path}:{module.name}" for path, module in found]
+    if not names and (error := _parse(Path(spec))[1]) is not None:
+        raise ModelLoadError(
+            f"{spec} is not a file of Python: {error}", hint="correct the file, or name another: file.py:attribute"
+        )
     if not names:
-        if (error := _parse(Path(spec))[1]) is not None:
-            raise ModelLoadError(
-                f"{spec} is not a file of Python: {error}",
-                context=working_place(spec),
-                hint="correct the file, or name another: file.py:attribute",
-            )
         raise ModelLoadError(
             f"{spec} defines no model that can be seen without running it",
-            context=working_place(spec),
             hint="write file.py:attribute, a class of torch.nn.Module or a function that returns one",
         )
     shown = names[:_MOST_NAMED]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     raise ModelLoadError(
         f"{spec} defines {plural(len(names), 'model')}: which one?",
-        context=working_place(spec),
         hint=f"write {', '.join(shown[:-1])} or {shown[-1]}{more}",
     )
 
@@ -230,7 +233,6 @@ def _which_library(spec: str) -> ModelLoadError:
     if named:
         return ModelLoadError(
             f"{spec} is in {plural(len(named), 'library')}: name it with its library",
-            context=working_place(spec),
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
     shipped = [
@@ -241,20 +243,15 @@ def _which_library(spec: str) -> ModelLoadError:
     if shipped:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",
-            context=working_place(spec),
             hint=f"opcheck audit recipe:{shipped[0]}, which ships with opcheck, or hf:{shipped[0]}",
         )
     module, _, attribute = spec.rpartition(".")
     if module and attribute[:1].isupper():
-        return ModelLoadError(f"not a model: {spec!r}", context=working_place(spec), hint=f"{module}:{attribute}?")
+        return ModelLoadError(f"not a model: {spec!r}", hint=f"{module}:{attribute}?")
     every = {name: f"{library}:{name}" for library in LIBRARIES for name in library_models(library)}
     near = difflib.get_close_matches(spec, every, n=3, cutoff=0.75)
     hint = f"did you mean {' or '.join(every[name] for name in near)}?" if near else FORMS
-    return ModelLoadError(
-        f"not a model: {spec!r}, no file, folder or model of an installed library",
-        context=working_place(spec),
-        hint=hint,
-    )
+    return ModelLoadError(f"not a model: {spec!r}, no file, folder or model of an installed library", hint=hint)
 
 
 def _named_alike(spec: str) -> Iterator[str]:
@@ -300,22 +297,16 @@ def no_model(spec: str) -> ModelLoadError:
     path = Path(spec)
     kind = kind_of(path) if is_file(path) else ""
     if kind:
-        row = next((row for row in _FILE_KINDS if row.kind == kind), None)
-        hint = row.hint if row else _NEEDS_CODE
-        if kind.startswith(PICKLED):
-            hint = _PICKLED.format(kind.removeprefix(PICKLED).strip())
-        if row is None or row.weights:
+        row = next((row for row in _FILE_KINDS if row.kind == kind), FileKind(kind, weights=True))
+        hint = _PICKLED.format(kind.removeprefix(PICKLED).strip()) if kind.startswith(PICKLED) else row.hint
+        if row.weights:
             hint = f"opcheck weights {spec} shows what the file becomes on a Mac; {hint}"
-        return ModelLoadError(
-            f"{spec} is {kind}, not a model that can be audited", context=working_place(spec), hint=hint
-        )
+        return ModelLoadError(f"{spec} is {kind}, not a model that can be audited", hint=hint)
     if spec.lower().endswith(_WEIGHTS) and not path.exists():
         return ModelLoadError(
-            f"there is no file {spec}",
-            context=working_place(spec),
-            hint="a file of weights is no program in any case: write file.py:attribute",
+            f"there is no file {spec}", hint="a file of weights is no program in any case: write file.py:attribute"
         )
-    return ModelLoadError(f"not a model: {spec!r}", context=working_place(spec), hint=FORMS)
+    return ModelLoadError(f"not a model: {spec!r}", hint=FORMS)
 
 
 def working_place(spec: str) -> str:

@@ -311,17 +311,32 @@ def _from_folder(folder: Path, spec: str, *, trusted: bool) -> Repository:
         for path in folder.glob(pattern)
         if path.is_file()
     )
-    return Repository(
-        name=spec,
-        files={name: _text(folder / name, name, spec) for name in _configurations(names, code=trusted)},
-        weights=tuple(_weights(names, lambda name: _header(folder / name, name, spec))),
-        others=_others(names),
+    return _read_files(
+        spec,
+        names,
+        lambda name: _text(folder / name, name, spec),
+        lambda name: _header(folder / name, name, spec),
+        trusted=trusted,
     )
 
 
-def _others(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the first few files that configure nothing."""
-    return tuple(name for name in names if PurePosixPath(name).name not in _CONFIGURATIONS)[:8]
+def _read_files(
+    repository: str,
+    names: Sequence[str],
+    text: Callable[[str], str],
+    header: Callable[[str], Counter[str]],
+    *,
+    trusted: bool,
+) -> Repository:
+    """Return what the files of these names say; ``text`` reads a configuration, ``header`` the dtypes of weights."""
+    wanted = [*_configurations(names, code=trusted)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return Repository(
+            name=repository,
+            files=dict(zip(wanted, pool.map(text, wanted), strict=True)),
+            weights=tuple(_weights(names, lambda files: sum(pool.map(header, files), Counter[str]()))),
+            others=tuple(name for name in names if PurePosixPath(name).name not in _CONFIGURATIONS)[:8],
+        )
 
 
 def _text(path: Path, name: str, spec: str) -> str:
@@ -380,8 +395,8 @@ def _is_inside(path: PurePosixPath) -> bool:
     return in_place and not any(letter in str(path) for letter in "\\:\0")
 
 
-def _weights(names: Iterable[str], header: Callable[[str], Counter[str]]) -> Iterator[FolderWeights]:
-    """Yield the dtypes of each folder; ``header`` returns the elements of each dtype in a file."""
+def _weights(names: Iterable[str], count: Callable[[Sequence[str]], Counter[str]]) -> Iterator[FolderWeights]:
+    """Yield the dtypes of each folder; ``count`` returns the elements of each dtype in some files."""
     folders: dict[str, list[str]] = {}
     for name in names:
         path = PurePosixPath(name)
@@ -395,9 +410,7 @@ def _weights(names: Iterable[str], header: Callable[[str], Counter[str]]) -> Ite
         usual = [name for name in whole if PurePosixPath(name).stem in USUAL_STEMS] or whole[:1]
         chosen = usual or sharded
         read = chosen[:_MOST_HEADERS]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            counts = sum(pool.map(header, read), Counter[str]())
-        yield FolderWeights(folder=folder, elements=dict(counts), headers=len(read), files=len(chosen))
+        yield FolderWeights(folder=folder, elements=dict(count(read)), headers=len(read), files=len(chosen))
 
 
 USUAL_STEMS = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
@@ -407,30 +420,35 @@ USUAL_STEMS = frozenset({"adapter_model", "diffusion_pytorch_model", "model"})
 
 
 def _from_recipe(spec: str) -> Repository:
-    name = _recipe_name(spec)
-    chosen = recipe(name)
-    elements = FolderWeights(elements={chosen.dtype: 1})
-    return Repository(
-        name=f"recipe of {name}",
-        files={path: json.dumps(value) for path, value in chosen.contents().items()},
-        weights=(elements,),
-    )
-
-
-def _recipe_name(spec: str) -> str:
-    """Return the repository that represents a class of diffusers or a task of transformers, or that is named.
+    """Return what is known of the repository that is named, or that represents a class of diffusers or a task.
 
     Raises:
         ModelLoadError: there is none.
     """
-    if spec.startswith(RECIPE):
-        return spec.removeprefix(RECIPE)
+    known = recipes()
     prefix, _, name = spec.partition(":")
-    task = name.removeprefix(_TASK)
-    found = of_pipeline(name) if prefix == "diffusers" else of_task(task)
+    if prefix == "diffusers":
+        fitting = (key for key, each in known.items() if each.index.get("_class_name") == name)
+    elif spec.startswith(RECIPE):
+        fitting = (key for key in known if key == name)
+    else:
+        name = name.removeprefix(_TASK)
+        fitting = (key for key, each in known.items() if each.task == name and each.config)
+    found = next(fitting, "")
     if found:
-        return found
-    tasks = sorted({each.task for each in recipes().values() if each.config})
+        return Repository(
+            name=f"recipe of {found}",
+            files={path: json.dumps(value) for path, value in known[found].contents().items()},
+            weights=(FolderWeights(elements={known[found].dtype: 1}),),
+        )
+    if spec.startswith(RECIPE):
+        near = difflib.get_close_matches(name, known)
+        raise ModelLoadError(
+            f"opcheck has no recipe of {name}",
+            context=f"model {spec}",
+            hint=f"did you mean recipe:{near[0]}" if near else f"audit it from the hub: hf:{name}",
+        )
+    tasks = sorted({each.task for each in known.values() if each.config})
     raise ModelLoadError(
         f"opcheck has no recipe of a model for {name}",
         context=f"model {spec}",
@@ -486,7 +504,6 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
             _keep(kept, name.revision or _MAIN)
             return kept
         names = sorted(entry.rfilename for entry in info.siblings or ())
-        wanted = [*_configurations(names, code=trusted)]
 
         def text(path: str) -> str:
             local = hub.hf_hub_download(name.repository, path, revision=commit)
@@ -496,16 +513,8 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
             metadata = api.parse_safetensors_file_metadata(name.repository, path, revision=commit, timeout=PATIENCE)
             return _count((tensor.dtype, math.prod(tensor.shape[:_MOST_AXES])) for tensor in metadata.tensors.values())
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            files = dict(zip(wanted, pool.map(text, wanted), strict=True))
-        repository = Repository(
-            name=name.repository,
-            commit=commit,
-            files=files,
-            weights=tuple(_weights(names, header)),
-            others=_others(names),
-            trusted=trusted,
-        )
+        repository = _read_files(name.repository, names, text, header, trusted=trusted)
+        repository = msgspec.structs.replace(repository, commit=commit, trusted=trusted)
     except OpcheckError:
         raise
     except Exception as error:  # huggingface_hub takes what a server sends as it comes
@@ -634,28 +643,15 @@ class Recipe(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dtype: str = "F32"
     config: dict[str, Any] = {}
     index: dict[str, Any] = {}
+    #: path -> content of the configuration of a component
     parts: dict[str, dict[str, Any]] = {}
+    #: path -> content of another file
     files: dict[str, Any] = {}
 
     def contents(self) -> dict[str, Any]:
         """Return the content of each configuration file by its path."""
-        result = dict(self.files)
-        if self.config:
-            result["config.json"] = self.config
-        if self.index:
-            result["model_index.json"] = self.index
-        for name, settings in self.parts.items():
-            result[f"{name}/{_file(name, settings)}"] = settings
-        return result
-
-
-def _file(component: str, settings: dict[str, Any]) -> str:
-    if "scheduler" in component:
-        return "scheduler_config.json"
-    if "tokenizer" in component:
-        return "tokenizer_config.json"
-    is_processor = any(key.endswith(("processor_type", "extractor_type")) for key in settings)
-    return "preprocessor_config.json" if is_processor else "config.json"
+        named = {"config.json": self.config, "model_index.json": self.index}
+        return {**self.files, **{name: content for name, content in named.items() if content}, **self.parts}
 
 
 @functools.cache
@@ -663,34 +659,6 @@ def recipes() -> dict[str, Recipe]:
     """Read all recipes, by the names of their repositories."""
     document = load_shipped(Path(__file__).with_name("hub_recipes.yaml"))
     return msgspec.convert(document["models"], dict[str, Recipe])
-
-
-def recipe(name: str) -> Recipe:
-    """Return the recipe of a repository.
-
-    Raises:
-        ModelLoadError: there is none.
-    """
-    found = recipes()
-    if name in found:
-        return found[name]
-    near = difflib.get_close_matches(name, found)
-    raise ModelLoadError(
-        f"opcheck has no recipe of {name}",
-        context=f"model recipe:{name}",
-        hint=f"did you mean recipe:{near[0]}" if near else f"audit it from the hub: hf:{name}",
-    )
-
-
-def of_pipeline(class_name: str) -> str:
-    """Return the name of the first repository whose pipeline is of that class of diffusers; empty: there is none."""
-    names = (name for name, each in recipes().items() if each.index.get("_class_name") == class_name)
-    return next(names, "")
-
-
-def of_task(task: str) -> str:
-    """Return the name of the first repository that is listed for a task of transformers; empty: there is none."""
-    return next((name for name, each in recipes().items() if each.task == task and each.config), "")
 
 
 # -- kernels of the hub that settings of transformers name: the package kernels downloads them, opcheck does not -----

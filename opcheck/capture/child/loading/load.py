@@ -90,7 +90,16 @@ def load(
         ModelLoadError: nothing of that name, or it could not be imported or built.
         UsageError: no dtype has that name.
     """
-    config = dict(config or {})
+    if spec.endswith((".py", ".ipynb")):
+        spec += ":"  # a file without an attribute: the model that it builds
+    try:
+        return _load(spec, dict(config or {}), dtype=dtype, real=real, repository=repository)
+    except ModelLoadError as error:
+        error.context = error.context or working_place(spec)
+        raise
+
+
+def _load(spec: str, config: dict[str, Any], *, dtype: str, real: bool, repository: Repository | None) -> Loaded:
     model: Callable[..., Any]
     inputs: Arguments | None = None
     facts: dict[str, Any] = {}
@@ -99,8 +108,6 @@ def load(
     prepare_torchaudio()
     on_mps = OnMps()
     described = repository or (fetch(spec) if is_repository(spec) else None)
-    if spec.endswith((".py", ".ipynb")):
-        spec += ":"  # a file without an attribute: the model that it builds
     prefix, colon, name = spec.partition(":")
     if described is not None:
         built = _construct(functools.partial(pretrained.build, described, config, number), spec, on_mps, real=real)
@@ -156,14 +163,12 @@ def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -
     except SystemExit as error:
         raise ModelLoadError(
             f"importing {spec} ends the process (exit code {error.code})",
-            context=describe_raise(error) or working_place(spec),
+            context=describe_raise(error),
             hint='put what a script does under: if __name__ == "__main__":',
         ) from error
     except Exception as error:
         raise ModelLoadError(
-            f"building {spec} raises {type_and_text(error)}",
-            context=describe_raise(error) or working_place(spec),
-            hint=hint_for(error),
+            f"building {spec} raises {type_and_text(error)}", context=describe_raise(error), hint=hint_for(error)
         ) from error
 
 
@@ -190,9 +195,7 @@ def hint_for(error: Exception) -> str:
 def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
     """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
     if not is_file(Path(spec)):
-        raise ModelLoadError(
-            f"there is no file {spec}", context=working_place(spec), hint="torch.export.save() writes one"
-        )
+        raise ModelLoadError(f"there is no file {spec}", hint="torch.export.save() writes one")
     program, accelerated = pt2.read(spec, real=real)
     try:
         return fixed_programs.as_module(program), fixed_programs.arguments(program), accelerated

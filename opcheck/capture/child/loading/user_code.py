@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from opcheck.capture.child.loading import fixed_programs
-from opcheck.capture.naming import working_place
 from opcheck.common import documents, notebooks
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
@@ -37,12 +36,12 @@ def load(spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Argumen
     where, _, path = spec.rpartition(":")
     is_file_name = where.endswith((".py", notebooks.SUFFIX))
     if is_file_name and not path:
-        return _only_model(_existing(Path(where), spec), spec)
-    module = _from_file(Path(where), spec) if is_file_name else _from_name(where, spec)
+        return _only_model(_existing(Path(where)), spec)
+    module = _from_file(Path(where), spec) if is_file_name else _from_name(where)
     return _make_model(_attribute(module, path, spec), spec, config)
 
 
-def _existing(file: Path, spec: str) -> Path:
+def _existing(file: Path) -> Path:
     """Return the whole path of a file, whose folder is then searched for its imports.
 
     Raises:
@@ -52,9 +51,7 @@ def _existing(file: Path, spec: str) -> Path:
         names = [path.name for path in file.parent.glob(f"*{file.suffix}")]
         near = difflib.get_close_matches(file.name, names, cutoff=0.75)  # all end in .py
         raise ModelLoadError(
-            f"there is no file {file}",
-            context=working_place(spec),
-            hint=_suggest(near) or "give the path from the working directory",
+            f"there is no file {file}", hint=_suggest(near) or "give the path from the working directory"
         )
     file = file.resolve()
     _first_on_path(str(file.parent))
@@ -65,7 +62,7 @@ def _existing(file: Path, spec: str) -> Path:
 
 def _from_file(file: Path, spec: str) -> ModuleType:
     """Run the file as ``python file.py`` does, but for ``__name__``."""
-    file = _existing(file, spec)
+    file = _existing(file)
     # The user may call a file like a module that is loaded already: torch.py, test.py.
     name = file.stem if file.stem not in sys.modules else f"opcheck_user_{file.stem}"
     kind = _NotebookLoader if file.suffix == notebooks.SUFFIX else SourceFileLoader
@@ -163,7 +160,7 @@ def _run_to_first_call(file: Path) -> tuple[_Called | None, dict[str, Any]]:
     return None, vars(main)
 
 
-def _from_name(name: str, spec: str) -> ModuleType:
+def _from_name(name: str) -> ModuleType:
     """Import the module as ``python -m`` would find it: the working directory comes first, then its ``src``."""
     source = Path("src", name.partition(".")[0])
     if source.is_dir() or source.with_suffix(".py").is_file():
@@ -177,7 +174,6 @@ def _from_name(name: str, spec: str) -> ModuleType:
             raise
         raise ModelLoadError(
             f"there is no module {error.name}",
-            context=working_place(spec),
             hint="run from the folder that it is imported from, or write file.py:attribute",
         ) from error
 
