@@ -550,34 +550,24 @@ def _without_network(repository: str) -> str:
 
 def refusal(error: BaseException, name: _Name) -> ModelLoadError:
     """Return the error for the hub's answer."""
-    from huggingface_hub import constants, errors
+    from huggingface_hub import constants
 
     at = f"{constants.ENDPOINT}/{name.repository}"
     status = getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(error, errors.GatedRepoError):
-        what = f"{name.repository} is gated: the hub gives it only to those who accepted its terms"
-        hint = f"accept them at {at}, then set HF_TOKEN, or run: hf auth login"
-    elif isinstance(error, errors.RevisionNotFoundError):
-        what = f"{name.repository} has no revision {name.revision!r}"
-        hint = "give a branch, a tag or a commit: hf:org/name@main"
-    elif isinstance(error, errors.RepositoryNotFoundError):
-        what = f"the hub has no model {name.repository}, or it is private"
-        near = difflib.get_close_matches(name.repository, recipes(), 1, 0.8)
-        check = f"did you mean {near[0]}?" if near else "check the name;"
-        hint = f"{check} a private one needs HF_TOKEN; a folder is written as ./folder"
-    elif status == 401:
-        what = "the hub does not accept the token"
-        hint = "set another HF_TOKEN, or none: hf auth login"
-    elif status == 403:
-        what = f"the token may not read {name.repository}"
-        hint = f"ask for access at {at}"
-    elif isinstance(error, errors.HfHubHTTPError):
-        what = f"the hub answers {status or 'with an error'}: {one_line(error)}"
-        hint = "try again later, or audit a folder that has the model's config.json"
-    else:
-        what = f"what the hub sent cannot be used: {type_and_text(error)}"
-        hint = "audit another revision, hf:org/name@revision, or a folder"
-    return ModelLoadError(what, context=at, hint=hint)
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    rows = load_shipped(Path(__file__).with_name("hub_refusals.yaml"))
+    row = next(row for row in rows if (row["status"] == status if "status" in row else row["kind"] in kinds))
+    near = difflib.get_close_matches(name.repository, recipes(), 1, 0.8)
+    facts = {
+        "name": name.repository,
+        "at": at,
+        "revision": name.revision,
+        "near": f"did you mean {near[0]}?" if near else "check the name;",
+        "status": status or "with an error",
+        "error": one_line(error),
+        "type_and_error": type_and_text(error),
+    }
+    return ModelLoadError(row["what"].format(**facts), context=at, hint=row["hint"].format(**facts))
 
 
 # -- what earlier runs read ------------------------------------------------------------------------------------------

@@ -529,21 +529,13 @@ def limit_memory(limit: int) -> None:
     beyond the limit it raises MemoryError, and ends the process where that does not help.
     """
     if sys.platform == "linux" and SYSTEM == "linux":
-        _limit_reserved(limit)
-    else:
-        _memory_watch.limit_to(limit)
+        import resource
 
-
-def _limit_reserved(limit: int) -> None:
-    if sys.platform == "win32":
-        return
-    import resource
-
-    reserved = _measure_reserved()
-    if reserved is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_DATA, (reserved + limit, hard))
+            resource.setrlimit(resource.RLIMIT_DATA, (_measure_memory().data + limit, hard))
+    else:
+        _memory_watch.limit_to(limit)
 
 
 class _MemoryWatch:
@@ -555,7 +547,7 @@ class _MemoryWatch:
 
     def limit_to(self, limit: int) -> None:
         """Allow ``limit`` bytes beyond what the process uses now."""
-        self._most = _measure_used() + limit
+        self._most = _measure_memory().rss + limit
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
@@ -563,11 +555,11 @@ class _MemoryWatch:
     def _run(self) -> None:
         while True:
             time.sleep(_MEMORY_LOOK)
-            if _measure_used() <= self._most:
+            if _measure_memory().rss <= self._most:
                 continue
             _raise_in_main_thread(MemoryError)
             time.sleep(_FREEING)
-            if _measure_used() > self._most:
+            if _measure_memory().rss > self._most:
                 with contextlib.suppress(OSError):
                     os.write(2, f"more than {self._most >> 20} MiB of memory\n".encode())
                 os._exit(OVER_MEMORY)
@@ -576,11 +568,11 @@ class _MemoryWatch:
 _memory_watch = _MemoryWatch()
 
 
-def _measure_used() -> int:
-    """Return the bytes of memory that this process uses."""
+def _measure_memory() -> Any:
+    """Return psutil's account of the memory that this process uses (``rss``) and has reserved for data (``data``)."""
     import psutil
 
-    return int(psutil.Process().memory_info().rss)
+    return psutil.Process().memory_info()
 
 
 def default_memory() -> int:
@@ -597,13 +589,3 @@ def default_memory() -> int:
 def out_of_memory(error: BaseException) -> bool:
     """Return whether an allocation of Python or of torch's CPU allocator failed (c10/core/impl/alloc_cpu.cpp)."""
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
-
-
-def _measure_reserved() -> int | None:
-    """Return the bytes of data that this process has reserved; None where the system does not say."""
-    if sys.platform == "win32":
-        return None
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None
