@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opcheck.capture.exact import interpreter
-from opcheck.capture.request import CaptureRequest, Captures, ManySizes, ManyTargets, Shared
+from opcheck.capture.request import CaptureRequest, Captures, ManyTargets, Shared
 from opcheck.common import caches
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
@@ -101,13 +101,18 @@ def capture(request: CaptureRequest, *, display: ProcessDisplay = NO_DISPLAY) ->
 
 
 def capture_many(
-    request: CaptureRequest, targets: Sequence[Target], *, display: ProcessDisplay = NO_DISPLAY
+    request: CaptureRequest,
+    targets: Sequence[Target],
+    *,
+    sizes: Sequence[dict[str, int]] = (),
+    display: ProcessDisplay = NO_DISPLAY,
 ) -> tuple[Trace | OpcheckError, ...]:
     """Return what ``capture`` gives for each target in turn, with one run for all targets that share it.
 
     Args:
         request: the model and its inputs; its own target is not looked at.
         targets: the requested targets.
+        sizes: those of the inputs for each of the targets, which are the same then.
         display: what is shown of the child.
 
     Returns:
@@ -136,8 +141,8 @@ def capture_many(
         left = [n for n in left if n not in rest]
         asked = [targets[n] for n in left]
         capture = request.on(first)
-        many = ManyTargets(capture=capture, targets=tuple(asked))
-        captures = ask_child(many, capture, runs=len(asked) if len(targets) > 1 else 0)
+        many = ManyTargets(capture=capture, targets=tuple(asked), sizes=tuple(sizes[n] for n in left if sizes))
+        captures = ask_child(many, capture, runs=len(asked) if sizes or len(targets) > 1 else 0)
         _require_each_once(captures, len(asked), request.model)
         for shared in captures.shared:
             result = dict(of_each(shared, asked))
@@ -167,23 +172,8 @@ def capture_sizes(
         UsageError: the inputs have no such dimension.
         CaptureError: the child died, was killed for its time, or torch cannot be imported.
     """
-    results: dict[int, Trace | OpcheckError] = {}
-    left = list(range(len(sizes)))
-    while left:
-        captures: Captures = ask(
-            "opcheck.capture.child.shared:answer_sizes",
-            Captures,
-            ManySizes(capture=request, sizes=tuple(sizes[n] for n in left)),
-            request,
-            runs=len(left),
-            display=display,
-        )
-        _require_each_once(captures, len(left), request.model)
-        for shared in captures.shared:
-            for n, each in of_each(shared, [request.target] * len(left)):
-                results[left[n]] = each
-        left = [left[n] for n in captures.left]
-    return tuple(results[n] for n in range(len(sizes)))
+    unsaved = msgspec.structs.replace(request, save_graph="")
+    return capture_many(unsaved, [request.target] * len(sizes), sizes=sizes, display=display)
 
 
 def _require_each_once(captures: Captures, targets: int, model: str) -> None:

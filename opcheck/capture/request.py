@@ -359,15 +359,10 @@ class ManyTargets(Record, frozen=True, kw_only=True):
 
     capture: CaptureRequest
     targets: tuple[Target, ...]
+    #: of the inputs for each target, by the names of their dimensions (capture/dimensions.py); the targets are the same
+    sizes: tuple[dict[str, int], ...] = ()
     #: libraries see the installed torch: loading failed with that of the targets
     as_installed: bool = False
-
-
-class ManySizes(Record, frozen=True, kw_only=True):
-    """One model with inputs of several sizes, by the names of their dimensions (capture/dimensions.py)."""
-
-    capture: CaptureRequest
-    sizes: tuple[dict[str, int], ...]
 
 
 class Shared(Record, frozen=True, kw_only=True):

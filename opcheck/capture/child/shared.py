@@ -25,7 +25,7 @@ from opcheck.capture.child.inputs.specs import resize
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import Arguments, as_loaded
 from opcheck.capture.parent import of_each
-from opcheck.capture.request import CaptureRequest, Captures, ManySizes, ManyTargets, Shared
+from opcheck.capture.request import CaptureRequest, Captures, ManyTargets, Shared
 from opcheck.common.errors import CaptureError, InputError, LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.text import type_and_text
 from opcheck.common.versions import Target
@@ -45,7 +45,9 @@ SECONDS_AFTER_RUN = 150.0
 
 
 def answer(request: ManyTargets, say: Say) -> Captures:
-    """Return the outcome of ``captures`` to the parent of this process."""
+    """Return the outcome of ``captures`` or ``capture_sizes`` to the parent of this process."""
+    if request.sizes:
+        return capture_sizes(request.capture, request.sizes, say)
     if request.as_installed:
         target_reads.READS.all_outdated = True
     return captures(request.capture, request.targets, say)
@@ -270,7 +272,7 @@ def _serve(targets: Sequence[Target], waiting: Sequence[int], captured: run.Capt
 # -- one model with inputs of several sizes --------------------------------------------------------------------
 
 
-def answer_sizes(request: ManySizes, say: Say) -> Captures:
+def capture_sizes(request: CaptureRequest, many: Sequence[dict[str, int]], say: Say) -> Captures:
     """Capture the model with each of the sizes; the captures name the sizes by their places.
 
     Where a process cannot be copied, the first sizes alone are captured, and the places of the others are left.
@@ -279,8 +281,8 @@ def answer_sizes(request: ManySizes, say: Say) -> Captures:
         ModelLoadError, InputError: as ``capture.child.run`` does.
         UsageError: the inputs have no such dimension.
     """
-    capture, many, target = request.capture, request.sizes, request.capture.target
-    prepared = run.prepare(capture, target, say)
+    target = request.target
+    prepared = run.prepare(request, target, say)
     platform.stop_time_limit()
     forks = platform.can_fork()
 
@@ -291,9 +293,9 @@ def answer_sizes(request: ManySizes, say: Say) -> Captures:
     resized = [resize(prepared.inputs, prepared.model, sizes) for sizes in many]
     for place, inputs in enumerate(resized if forks else resized[:1]):
         text = ", ".join(f"{name} {size}" for name, size in many[place].items())
-        say(f"running with {text}", seconds=capture.time_limit + SECONDS_AFTER_RUN)
+        say(f"running with {text}", seconds=request.time_limit + SECONDS_AFTER_RUN)
         result = _capture_run(
-            capture,
+            request,
             target,
             prepared._replace(inputs=inputs),
             place,
