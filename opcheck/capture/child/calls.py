@@ -1,10 +1,11 @@
 """What a model is called for: its forward pass, and what its users do with it: generate, pool, find boxes."""
 
 import inspect
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,12 @@ _GENERATE = "generate:max_new_tokens=3"
 _SAMPLE = ",do_sample=true"
 #: ``NAME=`` at the beginning of an argument.
 _ARGUMENT = re.compile(r"(^|,)\s*([A-Za-z_]\w*)=")
+
+#: What the name in a flag is, and examples.
+_EXAMPLES = {
+    "--call": ("method", "forward, or generate:max_new_tokens=4,do_sample=true"),
+    "--optimizer": ("optimizer", "adamw, or sgd:momentum=0.9,nesterov=true"),
+}
 
 #: The end of a class name -> the method of the image processor that its users call with the outputs.
 _AFTER: dict[str, str] = TABLES["after"]
@@ -88,22 +95,17 @@ def parse(text: str, flag: str = "--call") -> tuple[str, dict[str, Any]]:
     name, _, rest = text.partition(":")
     hint = "write NAME=VALUE, with commas between them, and values as in YAML"
     if not all(part.isidentifier() for part in name.split(".")):
-        what = "method" if flag == "--call" else "optimizer"
-        hint = "write forward, or generate:max_new_tokens=4,do_sample=true"
-        if what == "optimizer":
-            hint = "write adamw, or sgd:momentum=0.9,nesterov=true"
-        raise UsageError(f"not a {what}: {brief(name)}", context=f"{flag} {text}", hint=hint)
+        what, example = _EXAMPLES[flag]
+        raise UsageError(f"not a {what}: {brief(name)}", context=f"{flag} {text}", hint=f"write {example}")
     # YAML distinguishes a comma between two arguments from one within a list.
     mapping = _ARGUMENT.sub(r"\1\2: ", rest)
     try:
         arguments = from_yaml(f"{{{mapping}}}")
     except DocumentError as error:
-        message = f"not arguments: {brief(rest)}"
-        raise UsageError(message, context=f"{flag} {text}", hint=hint) from error
+        raise UsageError(f"not arguments: {brief(rest)}", context=f"{flag} {text}", hint=hint) from error
     for argument in arguments:
         if not (str(argument).isidentifier() and f"{argument}=" in rest):
-            message = f"not an argument: {brief(str(argument))}"
-            raise UsageError(message, context=f"{flag} {text}", hint=hint)
+            raise UsageError(f"not an argument: {brief(str(argument))}", context=f"{flag} {text}", hint=hint)
     return name, arguments
 
 
@@ -162,9 +164,7 @@ def _method(model: Any, name: str, supplied: dict[str, Any]) -> ModelCall:
     """Return a call of a method, with those of the model's inputs that it takes and the given arguments."""
     if name == FORWARD and not supplied:
         return FORWARD_CALL
-    method: Any = model
-    for part in name.split("."):
-        method = getattr(method, part, None)
+    method = reduce(lambda owner, part: getattr(owner, part, None), name.split("."), model)
     if not callable(method):
         cached = [each for each in dir(type(model)) if not each.startswith("_")]
         own = [each for each in cached if not hasattr(nn.Module, each)]
@@ -177,9 +177,7 @@ def _method(model: Any, name: str, supplied: dict[str, Any]) -> ModelCall:
 
     def run(model: nn.Module, arguments: Arguments, _before: Any) -> Any:
         args, kwargs = arguments
-        bound: Any = model
-        for part in name.split("."):
-            bound = getattr(bound, part)
+        bound = operator.attrgetter(name)(model)
         return bound(*args, **{**_taken_inputs(bound, kwargs), **supplied})
 
     return ModelCall(name=f"{name}({written})", run=run)

@@ -150,16 +150,19 @@ def trace_of_constructor(request: CaptureRequest, target: Target, error: ModelLo
     kind = endings.kind_of(cause) if cause is not None else ""
     if cause is None or kind not in RAISED_ON_A_MAC:
         return None
+    problem = endings.problem_of(cause, kind, locate_raise(cause))
+    return _make_trace(request, target, tracer=request.tracer, problems=(problem,), complete=False)
+
+
+def _make_trace(request: CaptureRequest, target: Target, **facts: Any) -> Trace:
     return Trace(
         model=request.model,
         mode=request.mode,
-        tracer=request.tracer,
         installed_torch=str(torch.__version__),
         target_torch=str(target.torch),
         target_macos=str(target.macos),
         **differences(target),
-        problems=(endings.problem_of(cause, kind, locate_raise(cause)),),
-        complete=False,
+        **facts,
     )
 
 
@@ -178,7 +181,7 @@ def prepare(request: CaptureRequest, target: Target, say: Say, live: Loaded | No
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, or none could be derived.
     """
-    step = _step(request)
+    step = TrainStep(parse_optimizer(request.optimizer), request.autocast) if request.mode == "train" else None
     saved = [birth for file in request.checkpoints for birth in births_in_checkpoint(file)]
     say(f"loading {request.model}")
     # transformers checks once, at import, whether there is an MPS device.
@@ -201,7 +204,7 @@ def prepare(request: CaptureRequest, target: Target, say: Say, live: Loaded | No
     calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)
     say(f"tracing with {request.tracer}")
     parts = component_calls(model) if followed else ()
-    model = fixed_programs.TRACERS[request.tracer](model, inputs.args, inputs.kwargs)
+    model = fixed_programs.follow(request.tracer, model, inputs.args, inputs.kwargs)
     return Prepared(
         model,
         inputs,
@@ -286,14 +289,14 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         *prepared.hub_kernels,
         *broken,
     )
-    trace = Trace(
-        model=request.model,
+    trace = _make_trace(
+        request,
+        target,
         calls=(*moves, *op_calls(graph), *refusals),
         lifetimes=lifetimes(recorder.calls, recorder.tensors.freed, mover.placed, numbers, len(moves)),
         watermarks=_with_fraction(ratios, memory.fraction, target),
         births=(*mover.births(numbers), *recorder.tensors.births(numbers), *saved),
         tracer=tracer,
-        mode=request.mode,
         optimizer=str(step.optimizer) if step else "",
         autocast=request.autocast,
         loss=step.loss if step else "",
@@ -305,10 +308,6 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         source=request.repository.source() if request.repository else "",
         parameters=mover.elements,
         parameter_bytes=mover.bytes,
-        installed_torch=str(torch.__version__),
-        target_torch=str(target.torch),
-        target_macos=str(target.macos),
-        **differences(target),
         problems=problems,
         uncalled=() if broken else recorder.list_uncalled(model),
         complete=not broken,
@@ -370,12 +369,6 @@ def called_with(loaded: Loaded, request: CaptureRequest) -> Inputs:
     return with_labels(loaded, inputs) if train else inputs
 
 
-def _step(request: CaptureRequest) -> TrainStep | None:
-    if request.mode != "train":
-        return None
-    return TrainStep(parse_optimizer(request.optimizer), request.autocast)
-
-
 def _find_quantized(request: CaptureRequest) -> Iterator[Problem]:
     """Yield a problem for each quantization method of the weights: the layers were built dense."""
     for method in request.repository.quantized_by() if request.repository else ():
@@ -420,6 +413,11 @@ class Ended(NamedTuple):
     def name(self) -> str:
         """The name of the call; of a component by itself the component's."""
         return self.call.name.removesuffix(BY_ITSELF)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is a component that was judged by itself to its end."""
+        return bool(self.call.component) and self.problem is None
 
 
 def _call_all(
@@ -474,11 +472,6 @@ def _find_unused(prepared: Prepared, broken: Problem, recorder: Recorder) -> Ite
             yield call
 
 
-def _is_alone(ended: Ended) -> bool:
-    """Return whether it is a component that was judged by itself to its end."""
-    return bool(ended.call.component) and ended.problem is None
-
-
 def _inputs_of_components(ended: Sequence[Ended]) -> Iterator[str]:
     for each in ended:
         if specs := [*describe(*each.inputs[:2])]:
@@ -487,7 +480,7 @@ def _inputs_of_components(ended: Sequence[Ended]) -> Iterator[str]:
 
 def _inputs_note(note: str, ended: Sequence[Ended]) -> str:
     """Say where inputs come from, those of components that were called by themselves too."""
-    guessed = any(_is_alone(each) and each.inputs.guessed for each in ended)
+    guessed = any(each.is_alone and each.inputs.guessed for each in ended)
     own = "inputs guessed for components by themselves" if guessed else ""
     return "; ".join(filter(None, (note, own)))
 
@@ -506,7 +499,7 @@ def _name_call(problem: Problem, kind: str, call: ModelCall, ended: Sequence[End
 
 def _judged_alone(ended: Sequence[Ended]) -> Iterator[str]:
     """Yield which components were judged by themselves, and what with."""
-    alone = [each for each in ended if _is_alone(each)]
+    alone = [each for each in ended if each.is_alone]
     for guessed, arguments in ((False, "with the pipeline's latents"), (True, "with guessed inputs")):
         names = [each.name for each in alone if each.inputs.guessed == guessed]
         if names:

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from opcheck.capture.child.loading.fixed_programs import TRACERS
+from opcheck.capture.child.loading.fixed_programs import REFUSALS, follow
 from opcheck.capture.child.move import Mover
 from opcheck.capture.child.recording.recorder import Recorder
-from opcheck.capture.request import TRACERS as NAMES
+from opcheck.capture.request import DEFAULT_TRACER, TRACERS
 from opcheck.common.errors import CaptureError
 from opcheck.data.registrations import load
 from opcheck.simulator.mac import simulated_mac
@@ -38,7 +38,7 @@ class Conditional(nn.Module):
 
 
 def _calls(tracer: str, model: nn.Module) -> list[tuple[str, str, str]]:
-    traced = TRACERS[tracer](model, (torch.ones(2, 4),), {})
+    traced = follow(tracer, model, (torch.ones(2, 4),), {})
     mover, recorder = Mover(16_384), Recorder()
     mover.module(traced)
     x = mover.value(torch.ones(2, 4), "x")
@@ -56,7 +56,7 @@ def _calls(tracer: str, model: nn.Module) -> list[tuple[str, str, str]]:
 
 
 def test_the_names_are_those_of_the_command_line() -> None:
-    assert TRACERS.keys() == NAMES.keys()
+    assert {DEFAULT_TRACER, *REFUSALS} == TRACERS.keys()
 
 
 def test_export_and_dispatch_see_the_same_calls_at_the_same_lines() -> None:
@@ -74,7 +74,7 @@ def test_fx_keeps_modules_whole() -> None:
 def test_export_compiles_a_branch_where_the_device_is_out_of_reach() -> None:
     # Dynamo asks an accelerator for its current stream, which a Mac's build has.
     with out_of_reach():
-        traced = TRACERS["export"](Conditional(), (torch.ones(2, 4),), {})
+        traced = follow("export", Conditional(), (torch.ones(2, 4),), {})
     assert torch.equal(traced(torch.ones(2, 4)), torch.ones(2, 4).sin())
 
 
@@ -85,5 +85,5 @@ def test_a_device_that_export_baked_in_is_the_mac_again() -> None:
 @pytest.mark.parametrize("tracer", ["fx", "export"])
 def test_control_flow_on_values_is_refused_with_a_way_out(tracer: str) -> None:
     with pytest.raises(CaptureError) as caught:
-        TRACERS[tracer](Branches(), (torch.ones(2, 4),), {})
+        follow(tracer, Branches(), (torch.ones(2, 4),), {})
     assert "--tracer dispatch" in caught.value.hint

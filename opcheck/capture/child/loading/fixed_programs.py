@@ -3,12 +3,13 @@
 import inspect
 import io
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from opcheck.capture.child.build import values
+from opcheck.capture.request import DEFAULT_TRACER
 from opcheck.common.errors import CaptureError, InputError, ModelLoadError
 from opcheck.common.text import one_line
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE
@@ -89,13 +90,13 @@ def read_on_mps(module: torch.nn.Module, *, accelerated: bool = False) -> None:
         named = {device.type for node in graph.graph.nodes for device in _devices(node)}
         moved = named - _HOST if accelerated or named - _HOST else {"cpu"}
         if named & moved:
+
+            def move(device: torch.device, moved: set[str] = moved) -> torch.device:
+                return MPS_DEVICE if device.type in moved else device
+
             for node in graph.graph.nodes:
-                node.args, node.kwargs = tree_map_only(torch.device, _mover(moved), (node.args, node.kwargs))
+                node.args, node.kwargs = tree_map_only(torch.device, move, (node.args, node.kwargs))
             graph.recompile()
-
-
-def _mover(kinds: set[str]) -> Callable[[torch.device], torch.device]:
-    return lambda device: MPS_DEVICE if device.type in kinds else device
 
 
 def check_inputs(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> None:
@@ -278,39 +279,37 @@ def _rewrite(module: Any) -> None:
 # -- models that a tracer follows; the operator calls are those of the simulated Mac in each way ---------------------
 
 
-def _as_it_is(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Module:
-    return model
-
-
 class _LineTracer(torch.fx.Tracer):
     """torch.fx.symbolic_trace's tracer, which keeps the lines besides."""
 
     record_stack_traces = True
 
 
-def _symbolic(model: torch.nn.Module, _args: Any, _kwargs: Any) -> torch.nn.Module:
+def follow(tracer: str, model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
+    """Return what a tracer, a key of request.TRACERS, makes of the model.
+
+    Raises:
+        CaptureError: the tracer cannot follow the model.
+    """
+    if tracer == DEFAULT_TRACER:
+        return model
+    message, hint = REFUSALS[tracer]
     try:
-        return torch.fx.GraphModule(model, _LineTracer().trace(model))
+        if tracer == "fx":
+            return torch.fx.GraphModule(model, _LineTracer().trace(model))
+        return _export(model, args, kwargs)
     except Exception as error:  # user code runs in there
-        raise CaptureError(
-            f"torch.fx.symbolic_trace cannot follow this model: {one_line(error)}",
-            context=describe_raise(error),
-            hint="torch.fx supports no control flow on values; use --tracer dispatch",
-        ) from error
+        raise CaptureError(f"{message}: {one_line(error)}", context=describe_raise(error), hint=hint) from error
 
 
-def _run_export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
-    try:
-        exported = _export(model, args, kwargs)
-    except Exception as error:  # user code runs in there
-        raise CaptureError(
-            f"torch.export cannot export this model: {one_line(error)}",
-            context=describe_raise(error),
-            hint="use --tracer dispatch, which supports more models",
-        ) from error
-    # The device that the export ran on is baked into every factory call.
-    read_on_mps(exported)
-    return exported
+#: What an error of a tracer means, and what to do.
+REFUSALS = {
+    "fx": (
+        "torch.fx.symbolic_trace cannot follow this model",
+        "torch.fx supports no control flow on values; use --tracer dispatch",
+    ),
+    "export": ("torch.export cannot export this model", "use --tracer dispatch, which supports more models"),
+}
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
@@ -338,17 +337,11 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
             for tensors in (parameters_of(holder), buffers_of(holder)):
                 if leaf in tensors:
                     tensors[leaf] = own[name]
+    # The device that the export ran on is baked into every factory call.
+    read_on_mps(exported)
     return exported
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_parameters(remove_duplicate=False)
     yield from module.named_buffers(remove_duplicate=False)
-
-
-#: what each way misses is stated in capture/request.py
-TRACERS: dict[str, Callable[[torch.nn.Module, Any, Any], torch.nn.Module]] = {
-    "dispatch": _as_it_is,
-    "fx": _symbolic,
-    "export": _run_export,
-}
