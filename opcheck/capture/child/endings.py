@@ -23,7 +23,6 @@ from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
 from opcheck.data.packages import packages
 from opcheck.data.registrations import load
-from opcheck.data.registrations import load as load_lists
 from opcheck.data.statement_model import Statement
 from opcheck.data.tables import python_names
 from opcheck.model.records import OpCall, Problem, SourceLocation
@@ -240,7 +239,7 @@ def find_refusal(target: Target, raised: str, statements: Iterable[Statement] | 
         raised: Type and text of an exception: ``RuntimeError: Unsupported dtype Half``.
         statements: What is searched; by default the statements that opcheck ships.
     """
-    for statement in load_lists().statements.all if statements is None else statements:
+    for statement in load().statements.all if statements is None else statements:
         if _says(statement, raised) and (
             statement.effect == "raises"
             and not statement.when
@@ -296,7 +295,7 @@ def _in_block(block: list[ast.stmt], line: int) -> ast.expr | None:
             isinstance(statement, ast.If)
             and not statement.orelse
             and isinstance(statement.body[-1], _LEAVES)
-            and _is_false_on_mps_alone(statement.test)
+            and _decides_on_mps(statement.test, value=False)
         ):
             passed = statement.test
     return None
@@ -313,44 +312,33 @@ def _in_statement(statement: ast.stmt, line: int) -> ast.expr | None:
         inner = _in_block(block, line)
         if inner is not None or not isinstance(statement, ast.If):
             return inner
-        decides = _is_true_on_mps_alone if field == "body" else _is_false_on_mps_alone
-        return statement.test if decides(statement.test) else None
+        return statement.test if _decides_on_mps(statement.test, value=field == "body") else None
     return None
 
 
-def _is_true_on_mps_alone(test: ast.expr) -> bool:
+def _decides_on_mps(test: ast.expr, *, value: bool) -> bool:
+    """Return whether a condition has this value on MPS alone."""
     match test:
-        case ast.BoolOp(op=ast.And(), values=values):
-            return any(map(_is_true_on_mps_alone, values))
+        case ast.BoolOp(op=joined, values=values) if isinstance(joined, ast.And if value else ast.Or):
+            return any(_decides_on_mps(each, value=value) for each in values)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _is_false_on_mps_alone(operand)
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            return _decides_on_mps(operand, value=not value)
+        case ast.Compare(left=left, ops=[compared], comparators=[right]) if isinstance(
+            compared, ast.Eq if value else ast.NotEq
+        ):
             return _names_mps(left) or _names_mps(right)
         case ast.Attribute(attr="is_mps"):
-            return True
+            return value
         case ast.Call(func=ast.Attribute(attr="startswith"), args=[prefix]):
-            return _names_mps(prefix)
+            return value and _names_mps(prefix)
         case ast.Call(func=function):
-            return ast.unparse(function).endswith("backends.mps.is_available")
-    return False
-
-
-def _is_false_on_mps_alone(test: ast.expr) -> bool:
-    match test:
-        case ast.BoolOp(op=ast.Or(), values=values):
-            return any(map(_is_false_on_mps_alone, values))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _is_true_on_mps_alone(operand)
-        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
-            return _names_mps(left) or _names_mps(right)
+            return value and ast.unparse(function).endswith("backends.mps.is_available")
     return False
 
 
 def _names_mps(value: ast.expr) -> bool:
     match value:
-        case ast.Constant(value=text):
-            return text == _MPS
-        case ast.Call(args=[ast.Constant(value=text)]):  # torch.device("mps")
+        case ast.Constant(value=text) | ast.Call(args=[ast.Constant(value=text)]):  # torch.device("mps")
             return text == _MPS
     return False
 

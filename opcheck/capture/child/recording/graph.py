@@ -169,8 +169,8 @@ class _Builder:
             roles = self._roles(call)
             cached = self._inner_calls[call.key] = OpCall(
                 op=call.route.name,
-                inputs=tuple(map(_inner_spec, call.inputs, roles)),
-                outputs=tuple(map(_inner_spec, call.outputs)),
+                inputs=tuple(map(_spec, call.inputs, roles)),
+                outputs=tuple(map(_spec, call.outputs)),
                 arguments=_scalars(call.key, call.route.arguments),
             )
         return cached
@@ -202,12 +202,7 @@ class _Builder:
         return _spec(spec, role, tensor, self._numbers.number("storage", ref.storage))
 
 
-def _inner_spec(meta: TensorMeta, role: _TensorRole = _RESULT) -> TensorSpec:
-    return _spec(meta, role, tensor=0, storage=0)
-
-
-def _spec(meta: TensorMeta, role: _TensorRole, tensor: int, storage: int) -> TensorSpec:
-    strided = meta.layout is torch.strided
+def _spec(meta: TensorMeta, role: _TensorRole = _RESULT, tensor: int = 0, storage: int = 0) -> TensorSpec:
     return TensorSpec(
         tensor=tensor,
         storage=storage,
@@ -215,7 +210,7 @@ def _spec(meta: TensorMeta, role: _TensorRole, tensor: int, storage: int) -> Ten
         shape=meta.shape,
         stride=meta.stride,
         offset=meta.offset,
-        layout="strided" if strided else str(meta.layout).removeprefix("torch."),
+        layout=str(meta.layout).removeprefix("torch."),
         device=meta.device,
         argument=role.argument,
         written=role.written,
