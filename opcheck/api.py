@@ -53,8 +53,7 @@ def with_keywords(
         assert isinstance(record, type)
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.name != "options"]
-        taken = {parameter.name for parameter in own}
-        options = [source for source in options_of(record) if source.field not in taken]
+        options = [source for source in options_of(record) if source.field not in signature.parameters]
         keywords = [
             inspect.Parameter(
                 source.field,
@@ -65,12 +64,8 @@ def with_keywords(
             for source in options
         ]
         texts = "".join(f"\n            {each.field}: {each.option.help}" for each in options)
-        about = {
-            "__signature__": signature.replace(parameters=[*own, *keywords]),
-            "__doc__": function.__doc__ and function.__doc__.replace("AuditOptions:", f"AuditOptions:{texts}"),
-        }
-        for name, value in about.items():
-            setattr(function, name, value)
+        function.__doc__ = function.__doc__ and function.__doc__.replace("AuditOptions:", f"AuditOptions:{texts}")
+        vars(function)["__signature__"] = signature.replace(parameters=[*own, *keywords])
         return function
 
     return decorate
@@ -159,11 +154,10 @@ def _check_options(options: dict[str, Any]) -> AuditOptions:
                 context="opcheck.audit",
                 hint=f'write {name}="{getattr(chosen, name)}"',
             )
-    checked = {
-        source.field: source.checked(getattr(chosen, source.field), "opcheck.audit")
-        for source in options_of(AuditOptions)
-    }
-    return replace(chosen, **checked)
+    sources = options_of(AuditOptions)
+    return replace(
+        chosen, **{each.field: each.checked(getattr(chosen, each.field), "opcheck.audit") for each in sources}
+    )
 
 
 def _check(request: CaptureRequest, model: object) -> None:

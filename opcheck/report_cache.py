@@ -118,8 +118,7 @@ def _key(request: CaptureRequest, about: str) -> str:
     asked = replace(request, notes="", time_limit=0.0, memory_limit=0.0)
     settings = variables(cpu_fallback=request.cpu_fallback)
     variables_here = sorted(os.environ.items())
-    names = {n for n in os.environ if n.startswith(_NATIVE_VARIABLES) and n not in settings}
-    native = [(name, value) for name, value in variables_here if name in names]
+    native = [each for each in variables_here if each[0].startswith(_NATIVE_VARIABLES) and each[0] not in settings]
     inputs = (msgspec.json.encode(each).decode() for each in (asked, native))
     parts = (_VERSION, about, str(Path.cwd()), *inputs, *_process_parts())
     return digest("\0".join(parts))
@@ -133,24 +132,19 @@ def _process_parts() -> tuple[str, ...]:
 
 def _own_digest() -> str:
     """Return the digest of opcheck's source and its data."""
-    data = data_directory()
-    files = [path for root in (_OWN, data) for path in root.rglob("*") if _counts(path)]
+    paths = {path for root in (_OWN, data_directory()) for path in root.rglob("*")}
     hasher = hashlib.sha256()
-    for path in sorted(files):
+    for path in sorted(each for each in paths if each.suffix in {".py", ".json", ".yaml"} and each.is_file()):
         hasher.update(f"{path}\0{file_digest(str(path))}\0".encode())
     return hasher.hexdigest()
-
-
-def _counts(path: Path) -> bool:
-    return path.suffix in {".py", ".json", ".yaml"} and path.is_file()
 
 
 def _installed_digest() -> str:
     """Return the digest of the installed distributions with their versions, and of the path's .pth files."""
     paths = sysconfig.get_paths()
-    folders = {paths["purelib"], paths["platlib"], *site.getsitepackages()}
+    folders = {paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()}
     entries = []
-    for folder in sorted({*folders, site.getusersitepackages()}):
+    for folder in sorted(folders):
         with contextlib.suppress(OSError):
             for name in sorted(os.listdir(folder)):  # noqa: PTH208  (thousands of names)
                 if name.endswith((".dist-info", ".egg-info", ".egg-link")):

@@ -344,14 +344,9 @@ def request_of(model: str, target: Target, options: CaptureOptions, *, is_object
     described = None
     if not is_object:
         model = full_name(model)
-    if not is_object and is_repository(model):
-        described = fetch(model, trusted=options.trust_remote_code)
-    request = CaptureRequest(model=model, torch="", macos="", repository=described, **_values(options))
-    return request.on(target)
-
-
-def _values(options: CaptureOptions) -> dict[str, Any]:
-    return {each.field: getattr(options, each.field) for each in options_of(CaptureOptions)}
+        described = fetch(model, trusted=options.trust_remote_code) if is_repository(model) else None
+    values = {each.field: getattr(options, each.field) for each in options_of(CaptureOptions)}
+    return CaptureRequest(model=model, torch="", macos="", repository=described, **values).on(target)
 
 
 class ManyTargets(Record, frozen=True, kw_only=True):

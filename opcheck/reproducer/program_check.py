@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -60,7 +61,7 @@ class TriedProgram(Record, frozen=True, kw_only=True):
         return bool(self.on_cpu) and bool(self.emulated)
 
 
-class _Emulated(Record, frozen=True, kw_only=True):
+class _Emulated(NamedTuple):
     same: bool | None
     note: str
     raised: str = ""
@@ -88,8 +89,7 @@ def make(chosen: ChosenFinding) -> TriedProgram:
         return _report_untried(chosen, (), f"Not tried: {installed} has no {calls.op} to call ({problem}).")
     _check_files(calls.op, [parameter.name for parameter in schema if "str" in parameter.type])
     if not _is_listed(calls.op, chosen.report.target.torch):
-        release = f"torch {chosen.report.target.torch}"
-        reason = f"Not tried: the op lists of {release} have no {calls.op}."
+        reason = f"Not tried: the op lists of torch {chosen.report.target.torch} have no {calls.op}."
         return _report_untried(chosen, schema, reason)
     with tempfile.TemporaryDirectory(prefix="opcheck-") as directory:
         path = Path(directory, "repro.py")
@@ -100,8 +100,8 @@ def make(chosen: ChosenFinding) -> TriedProgram:
         emulated = _emulate(chosen, path)
     notes = (f"Tried: it runs on a CPU with {installed}; {emulated.note}",)
     expected = expectation(chosen, emulated.raised)
-    text, same = write(chosen, schema, fill, expected=expected, checked=notes), emulated.same
-    return TriedProgram(text=text, on_cpu=True, emulated=same, notes=notes, expected=expected)
+    text = write(chosen, schema, fill, expected=expected, checked=notes)
+    return TriedProgram(text=text, on_cpu=True, emulated=emulated.same, notes=notes, expected=expected)
 
 
 def _check_namespace(op: str) -> None:
@@ -189,20 +189,16 @@ def _emulate(chosen: ChosenFinding, path: Path) -> _Emulated:
     target = f"an emulated Mac with torch {report.target.torch} and macOS {report.target.macos}"
     if not answer.exists():
         why = _last_line(error) or f"exit code {code}"
-        return _Emulated(same=None, note=f"on {target} it could not be tried ({why}).")
+        return _Emulated(None, f"on {target} it could not be tried ({why}).")
     try:
         groups = read(str(answer)).groups
     except OpcheckError as damaged:
-        note = f"the report of {target} cannot be read ({damaged.message})."
-        return _Emulated(same=None, note=note)
+        return _Emulated(None, f"the report of {target} cannot be read ({damaged.message}).")
     if not any(_is_same(calls, group) for group in groups):
-        note = f"{target} does not do the same: the call alone is not the reason."
-        return _Emulated(same=False, note=note)
-    more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)"
-    more = more if chosen.silent else ""
+        return _Emulated(same=False, note=f"{target} does not do the same: the call alone is not the reason.")
+    more = " (its numbers are the CPU's: that they are wrong, only a Mac shows)" if chosen.silent else ""
     more = " (whether it raises, only a Mac shows)" if chosen.uncertain else more
-    raised = _raised_text(error)
-    return _Emulated(same=True, note=f"{target} does the same{more}.", raised=raised)
+    return _Emulated(same=True, note=f"{target} does the same{more}.", raised=_raised_text(error))
 
 
 def _is_same(expected: CallGroup, emulated: CallGroup) -> bool:
@@ -213,8 +209,7 @@ def _is_same(expected: CallGroup, emulated: CallGroup) -> bool:
 
 def _run(arguments: Sequence[str]) -> tuple[int, str, str]:
     """Return the exit code and the output; the user's PYTORCH_ variables are not passed on."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("OPCHECK_")}
-    own = {name: value for name, value in own.items() if not name.startswith("PYTORCH_")}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("OPCHECK_", "PYTORCH_"))}
     done = run(python(*arguments), _PATIENCE, environment=own)
     if done.late:
         return 1, "", f"it took more than {_PATIENCE} seconds"

@@ -1,8 +1,6 @@
 """Finds the model that a name means, and builds it without memory for its weights."""
 
 import functools
-import importlib
-import importlib.metadata
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from opcheck.common.files import is_file
 from opcheck.common.names import parse_dtype
 from opcheck.common.text import error_text, type_and_text
 from opcheck.tracing.source_locations import describe_raise
+from opcheck.worker.environments import distribution_version
 
 T = TypeVar("T")
 
@@ -204,11 +203,5 @@ def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool
 
 
 def _packages() -> dict[str, str]:
-    versions = {}
-    for name in PACKAGES:
-        if name in sys.modules:
-            try:
-                versions[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                continue
-    return versions
+    versions = {name: distribution_version(name) for name in PACKAGES if name in sys.modules}
+    return {name: version for name, version in versions.items() if version}
