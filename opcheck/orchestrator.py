@@ -105,8 +105,7 @@ def audit_targets(
 
         for target, trace in zip(targets, captured, strict=True):
             if isinstance(trace, Trace):
-                own = request.on(target)
-                numbers[target] = compute(own, trace, display=display)
+                numbers[target] = compute(request.on(target), trace, display=display)
     return tuple(
         report_of_request(
             request,

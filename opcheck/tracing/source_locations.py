@@ -113,11 +113,8 @@ class UserFrames:
 
 def raising_site(error: BaseException) -> Site:
     """Return the innermost line, of user code or of a library other than torch, that an exception came through."""
-    site: Site = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if is_user_code(frame.f_code.co_filename):
-            site = frame.f_code, line
-    return site
+    sites = ((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
+    return next((site for site in reversed([*sites]) if is_user_code(site[0].co_filename)), None)
 
 
 # -- how a report names a line ----------------------------------------------------------------------------------------
@@ -185,10 +182,9 @@ def describe_raise(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{display_path(error.filename)}:{error.lineno}: {(error.text or '').strip()}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)]
-    own = [frame for frame in frames if is_own_code(frame.filename)]
     if not frames:
         return ""
-    frame = (own or frames)[-1]
+    frame = ([frame for frame in frames if is_own_code(frame.filename)] or frames)[-1]
     return f"{display_path(frame.filename)}:{frame.lineno} in {frame.name}: {frame.line}"
 
 

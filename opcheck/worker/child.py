@@ -16,7 +16,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 # Ctrl-C ends a program's imports as the signal does, without a traceback.
 if (
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     platform.die_with_parent()
     flag, name, *rest = arguments if arguments[0].startswith("--") else ("", *arguments)
     if flag == "--program":
-        code = _resolve(name)(Path(*rest))
+        code = pkgutil.resolve_name(name)(Path(*rest))
         sys.stdout.flush()
         sys.stderr.flush()
         sys.exit(code)
@@ -82,8 +82,8 @@ def _answer(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Messa
         if torch:
             say("importing torch")
             environments.require()
-        work = _resolve(name)
-        request = msgspec.json.decode(order.request, type=_resolve(order.type))
+        work = pkgutil.resolve_name(name)
+        request = msgspec.json.decode(order.request, type=pkgutil.resolve_name(order.type))
         if order.limits.memory:
             platform.limit_memory(order.limits.memory)
         if order.limits.seconds:
@@ -107,10 +107,6 @@ def _answer(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Messa
     finally:
         platform.stop_time_limit()
     return Answered(content=msgspec.Raw(content))
-
-
-def _resolve(name: str) -> Any:
-    return pkgutil.resolve_name(name)
 
 
 def _send(answers: BinaryIO, message: Message, order: Order) -> None:

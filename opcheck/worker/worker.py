@@ -310,29 +310,21 @@ def run_forked(
 
         fork = Fork(live, group=group)
         os.close(writing)
-        made: Answer = _answer_of(fork, reading, answer, seconds, secret, printed)
-        return made
-
-
-def _answer_of(
-    fork: Fork, reading: int, answer: Any, seconds: float, secret: str, printed: IO[bytes] | None = None
-) -> Any:
-    """Return what a fork writes, and end it."""
-    kind: Literal["late", "garbled", "died"] = "died"
-    text = ""
-    try:
-        line = LineReader(reading, lambda: fork.alive).next(time.monotonic() + seconds)
-        if line is not None:
-            return unseal(line, secret, msgspec.json.Decoder(answer))
-    except LateError:
-        kind, text = "late", f"was not done after {seconds:g} s"
-    except GarbledError as error:
-        kind, text = "garbled", _GARBLED.format(error)
-    finally:
-        os.close(reading)
-        code = fork.end(0.0 if kind != "died" else _FORK_GRACE)
-    last = ""
-    if printed is not None:
-        printed.seek(max(printed.seek(0, os.SEEK_END) - _TAIL, 0))
-        last = last_line(printed.read().decode(errors="replace"))
-    raise WorkerError(kind, text or how_it_ended(code), code=code, printed=last)
+        kind: Literal["late", "garbled", "died"] = "died"
+        text = last = ""
+        try:
+            line = LineReader(reading, lambda: fork.alive).next(time.monotonic() + seconds)
+            if line is not None:
+                made: Answer = unseal(line, secret, msgspec.json.Decoder(answer))
+                return made
+        except LateError:
+            kind, text = "late", f"was not done after {seconds:g} s"
+        except GarbledError as error:
+            kind, text = "garbled", _GARBLED.format(error)
+        finally:
+            os.close(reading)
+            code = fork.end(0.0 if kind != "died" else _FORK_GRACE)
+        if printed is not None:
+            printed.seek(max(printed.seek(0, os.SEEK_END) - _TAIL, 0))
+            last = last_line(printed.read().decode(errors="replace"))
+        raise WorkerError(kind, text or how_it_ended(code), code=code, printed=last)

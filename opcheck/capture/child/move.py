@@ -42,7 +42,7 @@ class Mover:
 
     def __init__(self, keep: int, births: Births | None = None) -> None:
         self._keep = keep
-        self._births = births
+        self._births = births or Births()
         self._moved: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         #: the number of each moved tensor -> its name
         self.names: dict[int, str] = {}
@@ -95,9 +95,7 @@ class Mover:
                 str(error), context=name, hint="give it in a dense layout, if the model takes that"
             ) from error
         is_parameter = kind == "parameter"
-        result = None
-        if tensor.dtype not in PLAIN_DTYPES and self._births is not None:
-            result = self._births.origin(tensor)
+        made = None if tensor.dtype in PLAIN_DTYPES else self._births.origin(tensor)
         # A parameter or buffer of a lazy module has no size before the first call makes it.
         lazy = is_lazy(tensor)
         move = parameter_to_mps if is_parameter or lazy else to_mps
@@ -113,17 +111,8 @@ class Mover:
             self.elements += elements
             self.bytes += size
         if tensor.dtype not in PLAIN_DTYPES or tensor.layout is not torch.strided:
-            self.moves.append(
-                Move(
-                    number,
-                    storage,
-                    name,
-                    str(tensor.dtype).removeprefix("torch."),
-                    tuple(tensor.shape),
-                    result,
-                    str(tensor.layout).removeprefix("torch."),
-                )
-            )
+            dtype, layout = (str(each).removeprefix("torch.") for each in (tensor.dtype, tensor.layout))
+            self.moves.append(Move(number, storage, name, dtype, tuple(tensor.shape), made, layout))
         return moved
 
     def _move_wrapper(self, tensor: Any, name: str) -> torch.Tensor:

@@ -135,11 +135,8 @@ def _from_first_layer(model: Callable[..., Any]) -> Derived:
 def _parameters(call: Callable[..., Any]) -> tuple[list[str], bool]:
     """Return the names that a function takes, and whether it takes any others, too."""
     parameters = inspect.signature(call).parameters.values()
-    any_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return (
-        [parameter.name for parameter in parameters if parameter.kind not in any_kinds],
-        any(parameter.kind in any_kinds for parameter in parameters),
-    )
+    names = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    return names, len(names) < len(parameters)
 
 
 def _required_names(call: Callable[..., Any]) -> list[str]:
@@ -147,12 +144,8 @@ def _required_names(call: Callable[..., Any]) -> list[str]:
         parameters = inspect.signature(call).parameters.values()
     except ValueError:
         return []  # a builtin has no signature
-    return [
-        parameter.name
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return [each.name for each in positional if each.default is each.empty]
 
 
 def _first_layer(model: nn.Module) -> tuple[str, nn.Module | None]:
@@ -243,25 +236,18 @@ def _timm(model: Any) -> tuple[Any, ...]:
     # An image size or a channel count given to create_model reaches the layers, not the settings.
     height, width = getattr(getattr(model, "patch_embed", None), "img_size", None) or (height, width)
     name = settings.get("first_conv") or ""
-    if (
-        isinstance(name, str)
-        and name
-        and hasattr(first := model.get_submodule(name), "in_channels")
-        # TResNet folds four by four pixels into channels first.
-        and first.in_channels != 16 * channels
-    ):
-        channels = first.in_channels
+    first = getattr(model.get_submodule(name), "in_channels", None) if isinstance(name, str) and name else None
+    # TResNet folds four by four pixels into channels first.
+    if first not in (None, 16 * channels):
+        channels = first
     return (values((1, channels, height, width), _dtype(model)),)
 
 
 def _torchvision(model: nn.Module) -> tuple[Any, ...]:
     homes = [base.__module__ for base in type(model).__mro__]
     home = next(home for home in homes if home.startswith("torchvision."))
-    shape = next(
-        tuple(shape)
-        for prefix, shape in _SHAPES["torchvision"].items()
-        if any(base.startswith(prefix) for base in homes)
-    )
+    known = _SHAPES["torchvision"].items()
+    shape = next(tuple(shape) for prefix, shape in known if any(base.startswith(prefix) for base in homes))
     size = getattr(model, "image_size", None)
     if home == "torchvision.models.vision_transformer" and isinstance(size, int):
         shape = (1, 3, size, size)

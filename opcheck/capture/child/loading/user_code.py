@@ -239,11 +239,8 @@ def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:
         parameters = inspect.signature(value).parameters.values()
     except ValueError:
         return True  # a builtin: torch.linalg.eig
-    return any(
-        parameter.default is parameter.empty
-        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        for parameter in parameters
-    )
+    positional = (each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD))
+    return any(each.default is each.empty for each in positional)
 
 
 def _arguments(inputs: Any) -> Arguments:

@@ -87,7 +87,7 @@ class TensorLog:
         self._calls = calls
         self._on_cpu: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._count = 0
-        self._births = births
+        self._births = births or Births()
         #: number of a tensor on the CPU -> how it was made, where that is worth knowing
         self.made: dict[int, Made] = {}
 
@@ -120,9 +120,8 @@ class TensorLog:
             return state[1]
         self._count += 1
         self._on_cpu[id(tensor)] = (weakref.ref(tensor), -self._count)
-        result = None if self._births is None else self._births.origin(tensor)
-        if result is not None:
-            self.made[-self._count] = result
+        if (made := self._births.origin(tensor)) is not None:
+            self.made[-self._count] = made
         return -self._count
 
     def _gave_back(self, storage: int) -> None:
