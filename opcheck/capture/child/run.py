@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypedDict
 
@@ -31,6 +32,7 @@ from opcheck.capture.child.training import (
     NothingToTrainError,
     TrainStep,
     autocast,
+    loss_of,
     lost_gradient_problems,
     lost_gradients_noted,
     parse_optimizer,
@@ -51,14 +53,15 @@ from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
 from opcheck.simulator.dispatch.mps_registrations import present_and_absent
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.mac import simulated_mac
-from opcheck.simulator.real_device import out_of_reach
+from opcheck.simulator.real_device import hide_device, out_of_reach
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import differ_from_installed, differing_libraries
 from opcheck.simulator.visible.start_methods import spawned_processes
 from opcheck.simulator.visible.surface import MacMemory, mps_backend
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
-from opcheck.tracing.source_locations import locate_raise
+from opcheck.tracing.source_locations import display_path, locate_raise
+from opcheck.tracing.torch_private.trees import tree_map_only
 from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
 from opcheck.worker.protocol import Say
 
@@ -579,22 +582,20 @@ def differences(target: Target) -> Differences:
     """Return how the installed torch differs from the target's."""
     installed = Version.parse(torch.__version__)
     libraries = differing_libraries(target)
-    texts = [*libraries.values(), *target_reads.READS.notes.values()]
+    notes = []
     if installed != target.torch:
+        notes.append(
+            f"torch's own Python ran as torch {torch.__version__}: "
+            f"a branch of it on torch.__version__ did not see {target.torch}"
+        )
         _, absent = present_and_absent(load_lists().operators(str(target.torch)))
         if absent:
-            names = ", ".join(absent[:5])
-            texts.insert(
-                0,
+            notes.append(
                 f"{len(absent)} operators of torch {target.torch} that MPS has are not installed, "
-                f"and no call of them was seen: {names}" + (", ..." if len(absent) > 5 else ""),
+                f"and no call of them was seen: {', '.join(absent[:5])}" + (", ..." if len(absent) > 5 else "")
             )
-        texts.insert(
-            0,
-            f"torch's own Python ran as torch {torch.__version__}: "
-            f"a branch of it on torch.__version__ did not see {target.torch}",
-        )
-    return Differences(differences=tuple(texts), differing_libraries=tuple(libraries))
+    notes += [*libraries.values(), *target_reads.READS.notes.values()]
+    return Differences(differences=tuple(notes), differing_libraries=tuple(libraries))
 
 
 def _with_fraction(ratios: Watermarks | None, fraction: float | None, target: Target) -> Watermarks | None:
@@ -602,3 +603,54 @@ def _with_fraction(ratios: Watermarks | None, fraction: float | None, target: Ta
     if fraction is None:
         return ratios
     return (ratios or watermarks({}, target.torch))._replace(high=fraction)
+
+
+# -- the same model without the simulation: on the CPU, or on meta where it is large ----------------------------------
+
+
+#: Most parameters of a model that gets real weights.
+_MOST_REAL = 150_000_000
+
+
+@hide_device()
+def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
+    """Return ``runs``, or the error that building or running the model raises, and its line.
+
+    Args:
+        request: the model, its configuration, inputs and mode; the target plays no part.
+        build_only: do not run it.
+    """
+    try:
+        if build_only:
+            load(request.model, request.config, real=True, repository=request.repository)
+        else:
+            _run_plainly(request)
+    except Exception as error:  # noqa: BLE001 - whatever a model raises
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        frame = traceback.extract_tb(cause.__traceback__)[-1]
+        place = f"{display_path(frame.filename)}:{frame.lineno}"
+        return f"{type(cause).__name__}: {one_line(cause, 200)} [{place}]"
+    return "runs"
+
+
+def _run_plainly(request: CaptureRequest) -> None:
+    loaded = load(request.model, request.config, repository=request.repository)
+    trains = request.mode == "train"
+    model, args, kwargs = _with_weights(request, loaded, called_with(loaded, request))
+    if isinstance(model, torch.nn.Module):
+        set_training(model, request.model, training=trains)
+    with torch.set_grad_enabled(trains):
+        output = model(*args, **kwargs)
+        if trains:
+            loss_of(output).value.backward()
+
+
+def _with_weights(request: CaptureRequest, loaded: Loaded, inputs: Inputs) -> tuple[Any, Any, Any]:
+    model = loaded.model
+    if not isinstance(model, torch.nn.Module):
+        return model, inputs.args, inputs.kwargs
+    if sum(weight.numel() for weight in model.parameters()) <= _MOST_REAL:
+        built = load(request.model, request.config, real=True, repository=request.repository)
+        return built.model, inputs.args, inputs.kwargs
+    args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), (inputs.args, inputs.kwargs))
+    return model.to("meta"), args, kwargs

@@ -21,11 +21,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from opcheck.capture.child.baseline_run import plain
 from opcheck.capture.child.extensions import prepare_torchvision
 from opcheck.capture.child.loading.libraries import find
 from opcheck.capture.child.recipes.recipe_engine import recipes
-from opcheck.capture.child.run import run
+from opcheck.capture.child.run import plain, run
 from opcheck.capture.child.shared import captures
 from opcheck.capture.parent import capture_many, of_each
 from opcheck.capture.request import MODES, CaptureRequest, Shared

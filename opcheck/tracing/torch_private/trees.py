@@ -1,7 +1,7 @@
 """Nested arguments: lists, tuples, dictionaries, and classes that a program registered.
 
-``torch.utils._pytree`` is private; all of these names are required. ``torch.utils.pytree``,
-which 2.8 brought, has not the same functions in each release.
+``torch.utils._pytree`` is private; ``torch.utils.pytree``, which 2.8 brought, has not the same functions in each
+release.
 """
 
 from typing import Any
@@ -11,26 +11,28 @@ import torch
 from opcheck.tracing.torch_private import require_names
 
 with require_names("moving nested arguments"):
-    from torch.utils._pytree import (
-        keystr,
-        tree_flatten_with_path,
-        tree_iter,
-        tree_leaves,
-        tree_map,
-        tree_map_only,
-        tree_unflatten,
-    )
+    from torch.utils import _pytree
 
-__all__ = [
-    "keystr",
-    "tensors",
-    "tree_flatten_with_path",
-    "tree_iter",
-    "tree_leaves",
-    "tree_map",
-    "tree_map_only",
-    "tree_unflatten",
-]
+    keystr = _pytree.keystr
+    """The text of the path to a leaf. Required."""
+
+    tree_flatten_with_path = _pytree.tree_flatten_with_path
+    """Returns the leaves with their paths, and the structure. Required."""
+
+    tree_iter = _pytree.tree_iter
+    """Yields the leaves. Required."""
+
+    tree_leaves = _pytree.tree_leaves
+    """Returns the leaves. Required."""
+
+    tree_map = _pytree.tree_map
+    """Replaces each leaf by the result of a function. Required."""
+
+    tree_map_only = _pytree.tree_map_only
+    """Replaces each leaf of a type by the result of a function. Required."""
+
+    tree_unflatten = _pytree.tree_unflatten
+    """Puts leaves into a structure. Required."""
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -65,12 +65,11 @@ def build(prefix: str, library: ModuleType, name: str, config: Config, dtype: to
         ModelLoadError: the library has no such model, or its configuration no such key.
         Exception: whatever the constructor raises.
     """
-    if dtype is None:
-        return LOADERS[prefix](library, name, config)
-    if prefix == "transformers":
+    if dtype is not None and prefix == "transformers":
         # The class casts itself, and leaves the tables of positions in float32.
-        return LOADERS[prefix](library, name, {"dtype": dtype, **config})
-    return cast(LOADERS[prefix](library, name, config), dtype)
+        config, dtype = {"dtype": dtype, **config}, None
+    model = LOADERS[prefix](library, name, config)
+    return model if dtype is None else cast(model, dtype)
 
 
 def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -139,11 +138,7 @@ def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:
 
 def _timm(library: ModuleType, name: str, config: Config) -> nn.Module:
     if not library.is_model(name):
-        raise ModelLoadError(
-            f"timm has no model {name!r}",
-            context=f"model timm:{name}",
-            hint=_suggest(difflib.get_close_matches(name, library.list_models()), "timm.list_models()"),
-        )
+        raise _no_model("timm", name, library.list_models(), "timm.list_models()")
     return library.create_model(name, pretrained=False, **config)
 
 
@@ -152,16 +147,9 @@ def _torchvision(library: ModuleType, name: str, config: Config) -> nn.Module:
     try:
         builder = models.get_model_builder(name)
     except ValueError as error:
-        near = difflib.get_close_matches(name, models.list_models())
-        raise ModelLoadError(
-            f"torchvision has no model {name!r}",
-            context=f"model torchvision:{name}",
-            hint=_suggest(near, "torchvision.models.list_models()"),
-        ) from error
+        raise _no_model("torchvision", name, models.list_models(), "torchvision.models.list_models()") from error
     # Only some builders have a backbone, and its weights would be downloaded.
-    weights = {"weights": None, "weights_backbone": None}
-    cached = inspect.signature(builder).parameters
-    weights = {key: value for key, value in weights.items() if key in cached}
+    weights = dict.fromkeys({"weights", "weights_backbone"} & inspect.signature(builder).parameters.keys())
     return builder(**{**weights, **config})
 
 
@@ -170,6 +158,14 @@ def _diffusers(library: ModuleType, name: str, config: Config) -> nn.Module:
     model = _class(library, name, "diffusers")(**{**open_settings, **config})
     CHOSEN[model] = tuple(set(open_settings) - set(config))
     return model
+
+
+def _no_model(family: str, name: str, names: Iterable[str], listing: str) -> ModelLoadError:
+    return ModelLoadError(
+        f"{family} has no model {name!r}",
+        context=f"model {family}:{name}",
+        hint=_suggest(difflib.get_close_matches(name, [*names]), listing),
+    )
 
 
 def _class(library: ModuleType, name: str, family: str) -> Any:

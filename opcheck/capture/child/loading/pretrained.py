@@ -51,6 +51,28 @@ class _Files(NamedTuple):
     def settings(self, name: str) -> dict[str, Any]:
         return self.repository.settings(name)
 
+    def library(self, name: str, package: str = "") -> Any:
+        return libraries.find(name, self.repository.name, package)
+
+    def find_class(self, library: Any, name: str, method: str = "__init__") -> Any:
+        """Return the class of a library that has the method.
+
+        Raises:
+            ModelLoadError: there is none of that name.
+        """
+        kind = _class_named(library, name, method)
+        if kind is None:
+            raise self.unknown(library, name)
+        return kind
+
+    def unknown(self, library: Any, name: str) -> ModelLoadError:
+        family = library.__name__.replace("_", "-")
+        return ModelLoadError(
+            f"{family} {library.__version__} has no {sanitize.one_line(name)[:80]}",
+            context=f"configuration of {self.repository.name}",
+            hint=f"install the {family} version that the model's page requires",
+        )
+
     def dtype(self, component: str, settings: Config) -> torch.dtype:
         """Return the dtype of most floating weights; without headers the dtype in the configuration."""
         stated = str(settings.get("dtype") or settings.get("torch_dtype") or "").removeprefix("torch.")
@@ -95,12 +117,8 @@ def _without_files_of_others(*, trusted: bool) -> Iterator[None]:
             hint="remove that setting; --trust-remote-code lets code of a repository run",
         )
 
-    refused: list[tuple[Any, str, Any]] = [(torch, "load", refuse)]
-    for name in () if trusted else _CODE_LOADERS:
-        module = sys.modules.get(name)
-        if module is not None:
-            refused.append((module, "get_class_in_module", refuse))
-    with replace_attributes(refused):
+    loaders = [sys.modules[name] for name in _CODE_LOADERS if name in sys.modules and not trusted]
+    with replace_attributes([(torch, "load", refuse), *((each, "get_class_in_module", refuse) for each in loaders)]):
         yield
 
 
@@ -159,20 +177,20 @@ def _single(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
 
 def _of_diffusers(files: _Files, path: str, config: Config, name: str = "") -> nn.Module:
     """Build what a configuration of diffusers describes; ``name`` is its class, where a pipeline names another."""
-    library = libraries.find("diffusers", files.repository.name)
+    library = files.library("diffusers")
     settings = files.settings(path)
     name = name or str(settings.get("_class_name"))
-    kind = _class_named(library, name, "from_config")
-    if kind is None or issubclass(kind, library.DiffusionPipeline):
-        raise _unknown(files, "diffusers", library, name)
+    kind = files.find_class(library, name, "from_config")
+    if issubclass(kind, library.DiffusionPipeline):
+        raise files.unknown(library, name)
     return kind.from_config({**settings, **config})
 
 
 def _of_timm(files: _Files, settings: Config, config: Config, dtype: torch.dtype | None) -> nn.Module:
-    library = libraries.find("timm", files.repository.name)
+    library = files.library("timm")
     name = str(settings["architecture"])
     if not library.is_model(name):
-        raise _unknown(files, "timm", library, name)
+        raise files.unknown(library, name)
     own = {"num_classes": settings["num_classes"]} if "num_classes" in settings else {}
     arguments = {**own, **(settings.get("model_args") or {}), **config}
     overlay = settings.get("pretrained_cfg")
@@ -192,7 +210,7 @@ def _of_transformers(
         dtype: of floating weights; None: that of its weights.
         automatic: the automatic class that chooses a class where the configuration names none; empty: by name.
     """
-    library = libraries.find("transformers", files.repository.name)
+    library = files.library("transformers")
     component = folder.relative_to(files.folder).as_posix().removeprefix(".")
     raw = files.settings(f"{component}/config.json".removeprefix("/"))
     remote = raw.get("auto_map") or {}
@@ -248,17 +266,14 @@ def _class(files: _Files, library: Any, raw: Config, settings: Any, folder: Path
             next((value for key, value in remote.items() if key.startswith("AutoModel")), ""),
         )
         return dynamic.get_class_from_dynamic_module(reference, folder)
-    for name in names:
-        kind = _class_named(library, name, "_from_config")
-        if kind is not None:
-            return kind
     if names:
-        raise _unknown(files, "transformers", library, names[0])
+        kinds = (_class_named(library, name, "_from_config") for name in names)
+        return next(filter(None, kinds), None) or files.find_class(library, names[0], "_from_config")
     mapping = importlib.import_module("transformers.models.auto.modeling_auto").MODEL_MAPPING
     try:
         kind = mapping[type(settings)]
     except KeyError:
-        raise _unknown(files, "transformers", library, type(settings).__name__) from None
+        raise files.unknown(library, type(settings).__name__) from None
     return kind[0] if isinstance(kind, (tuple, list)) else kind
 
 
@@ -268,23 +283,14 @@ def _class_named(library: Any, name: str, method: str = "__init__") -> Any:
     return kind if isinstance(kind, type) and hasattr(kind, method) else None
 
 
-def _unknown(files: _Files, family: str, library: Any, name: str) -> ModelLoadError:
-    return ModelLoadError(
-        f"{family} {library.__version__} has no {sanitize.one_line(name)[:80]}",
-        context=f"configuration of {files.repository.name}",
-        hint=f"install the {family} version that the model's page requires",
-    )
-
-
 def _processor(files: _Files, model: nn.Module) -> Any:
     """Return the image processor or feature extractor of a repository; None: it has none that can be built."""
     if "preprocessor_config.json" not in files.repository.files:
         return _usual_processor(model)
     library = importlib.import_module("transformers")
     settings = files.settings("preprocessor_config.json")
-    names = [settings.get("image_processor_type"), settings.get("feature_extractor_type")]
     kinds = [library.AutoImageProcessor, library.AutoFeatureExtractor]
-    if names[1] and not names[0]:
+    if settings.get("feature_extractor_type") and not settings.get("image_processor_type"):
         kinds.reverse()
     for kind in kinds:
         with contextlib.suppress(Exception):  # a library's code; the inputs are derived without it
@@ -317,7 +323,7 @@ def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
         ModelLoadError: a file is damaged.
         Exception: what building the first component raised, if no other component is a model.
     """
-    library = libraries.find("diffusers", files.repository.name)
+    library = files.library("diffusers")
     index = files.settings("model_index.json")
     name = str(index.get("_class_name"))
     dtype = dtype or _common_dtype(files.repository)
@@ -334,9 +340,9 @@ def _pipeline(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     pipeline = None
     if not failures:
         with _keep_failure(failures, name):
-            kind = _class_named(library, name)
-            if kind is None or not issubclass(kind, library.DiffusionPipeline):
-                raise _unknown(files, "diffusers", library, name)
+            kind = files.find_class(library, name)
+            if not issubclass(kind, library.DiffusionPipeline):
+                raise files.unknown(library, name)
             pipeline = kind(**{**components, **config})
     models = pipeline.components if pipeline is not None else components
     if failures and not any(isinstance(each, nn.Module) for each in models.values()):
@@ -361,9 +367,8 @@ def _keep_failure(failures: dict[str, Exception], name: str) -> Iterator[None]:
 
 def _common_dtype(repository: Repository) -> torch.dtype:
     """Return the dtype of most weights of a pipeline: its users load all components in the same dtype."""
-    counts: Counter[str] = Counter()
-    for weights in repository.weights:
-        counts.update({name: n for name, n in weights.elements.items() if name in _FLOATING})
+    counts = sum((Counter(each.elements) for each in repository.weights), Counter[str]())
+    counts = Counter({name: count for name, count in counts.items() if name in _FLOATING})
     return _FLOATING[counts.most_common(1)[0][0]] if counts else torch.float32
 
 
@@ -388,15 +393,11 @@ def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -
         result: Any = _of_diffusers(files, config, {}, indexed)
         return libraries.cast(result, dtype) if isinstance(result, nn.Module) else result
     folder = files.folder / name
-    library = libraries.find("transformers", files.repository.name)
+    library = files.library("transformers")
     if settings:
-        cached = hasattr(library, kind)
-        own = {"architectures": [kind]}
-        return (
-            _of_transformers(files, folder, own, dtype)
-            if cached
-            else _of_the_pipeline(files, module, kind, folder, dtype)
-        )
+        if hasattr(library, kind):
+            return _of_transformers(files, folder, {"architectures": [kind]}, dtype)
+        return _of_the_pipeline(files, module, kind, folder, dtype)
     processor = _class_named(library, kind)
     return pipelines.processor(processor, library, folder) if folder.is_dir() else None
 
@@ -404,12 +405,11 @@ def _component(files: _Files, name: str, value: list[Any], dtype: torch.dtype) -
 def _of_the_pipeline(files: _Files, module: str, kind: str, folder: Path, dtype: torch.dtype) -> nn.Module:
     """Build a model whose class a pipeline of diffusers brings itself, such as its safety checker."""
     try:
-        owner: Any = importlib.import_module(f"diffusers.pipelines.{module}")
+        model_class = _class_named(importlib.import_module(f"diffusers.pipelines.{module}"), kind)
     except ImportError:
-        owner = None
-    model_class = _class_named(owner, kind)
+        model_class = None
     if model_class is None:
-        raise _unknown(files, "diffusers", libraries.find("diffusers", files.repository.name), kind)
+        raise files.unknown(files.library("diffusers"), kind)
     settings = model_class.config_class.from_pretrained(folder)
     settings.dtype = dtype
     return model_class._from_config(settings)
@@ -442,7 +442,7 @@ def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     modules = documents.from_python_json(documents.read_text(files.folder / "modules.json"))
     if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
         raise files.repository.damaged("modules.json", "it contains no list of modules")
-    libraries.find("sentence_transformers", files.repository.name, "sentence-transformers")
+    library = files.library("sentence_transformers", "sentence-transformers")
     transformer: nn.Module | None = None
     rest = []
     for each in modules:
@@ -454,7 +454,7 @@ def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
         if transformer is None:
             transformer = _of_transformers(files, folder, config, dtype, automatic="base")
         else:
-            rest.append(_sentence_module(files, name, folder))
+            rest.append(_sentence_module(files, library, name, folder))
     if transformer is None:
         raise files.repository.damaged("modules.json", "it names no module")
     number = next(transformer.parameters()).dtype
@@ -462,14 +462,14 @@ def _sentence(files: _Files, config: Config, dtype: torch.dtype | None) -> Built
     return Built(model, takes_inputs=transformer)
 
 
-def _sentence_module(files: _Files, name: str, folder: Path) -> nn.Module:
+def _sentence_module(files: _Files, library: Any, name: str, folder: Path) -> nn.Module:
     try:
-        library = importlib.import_module("sentence_transformers.sentence_transformer.modules")
+        modules = importlib.import_module("sentence_transformers.sentence_transformer.modules")
     except ImportError:  # before release 6
-        library = importlib.import_module("sentence_transformers.models")
-    kind = _class_named(library, name)
+        modules = importlib.import_module("sentence_transformers.models")
+    kind = _class_named(modules, name)
     if kind is None:
-        raise _unknown(files, "sentence-transformers", importlib.import_module("sentence_transformers"), name)
+        raise files.unknown(library, name)
     path = folder / "config.json"
     settings = documents.from_python_json(documents.read_text(path)) if path.is_file() else {}
     activation = settings.get("activation_function")
@@ -480,7 +480,7 @@ def _sentence_module(files: _Files, name: str, folder: Path) -> nn.Module:
 
 def _adapter(files: _Files, config: Config, dtype: torch.dtype | None) -> Built:
     """Build the base model of an adapter of peft, and the adapter's layers in it."""
-    library = libraries.find("peft", files.repository.name)
+    library = files.library("peft")
     base = files.repository.base
     assert base is not None  # repository.fetch reads it
     built = build(base, config, dtype)
