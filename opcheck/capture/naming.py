@@ -10,7 +10,7 @@ import functools
 import pickletools
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -229,7 +229,10 @@ _FEWEST_LETTERS = 3
 
 def _which_library(spec: str) -> ModelLoadError:
     """Return the error for a name without its library: the libraries that have it, or the nearest names."""
-    named = list(_named_alike(spec))
+    # Without regard to case, - and _.
+    word = _plain(spec.rpartition(".")[2])
+    every = {f"{library}:{name}": name for library in LIBRARIES for name in library_models(library)}
+    named = [whole for whole, name in every.items() if _plain(name) == word]
     if named:
         return ModelLoadError(
             f"{spec} is in {plural(len(named), 'library')}: name it with its library",
@@ -248,17 +251,10 @@ def _which_library(spec: str) -> ModelLoadError:
     module, _, attribute = spec.rpartition(".")
     if module and attribute[:1].isupper():
         return ModelLoadError(f"not a model: {spec!r}", hint=f"{module}:{attribute}?")
-    every = {name: f"{library}:{name}" for library in LIBRARIES for name in library_models(library)}
-    near = difflib.get_close_matches(spec, every, n=3, cutoff=0.75)
-    hint = f"did you mean {' or '.join(every[name] for name in near)}?" if near else FORMS
+    whole_names = {name: whole for whole, name in every.items()}
+    near = difflib.get_close_matches(spec, whole_names, n=3, cutoff=0.75)
+    hint = f"did you mean {' or '.join(whole_names[name] for name in near)}?" if near else FORMS
     return ModelLoadError(f"not a model: {spec!r}, no file, folder or model of an installed library", hint=hint)
-
-
-def _named_alike(spec: str) -> Iterator[str]:
-    """Yield the models of the installed libraries with this name, without regard to case, - and _."""
-    word = _plain(spec.rpartition(".")[2])
-    for library in LIBRARIES:
-        yield from (f"{library}:{name}" for name in library_models(library) if _plain(name) == word)
 
 
 def _plain(name: str) -> str:

@@ -6,6 +6,7 @@ contents with its request, and needs neither the network nor the folder.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import json
@@ -129,22 +130,17 @@ class Repository(Record, frozen=True, kw_only=True):
 
     def quantized_by(self) -> tuple[str, ...]:
         """Return the quantization methods of the weights of the model or of its parts."""
-        methods = [
-            self.settings(path).get("quantization_config") for path in self.files if PurePosixPath(path).name == _CONFIG
-        ]
-        names = [method_of(each) for each in methods if isinstance(each, dict)]
-        return tuple(dict.fromkeys((*names, *(self.base.quantized_by() if self.base else ()))))
+        return self.in_parts(_quantizations)
 
     def hub_kernels(self) -> tuple[str, ...]:
         """Return the kernels of the hub that configurations of the model or of its parts name."""
-        names = [
-            kernel
-            for path in self.files
-            if PurePosixPath(path).name == _CONFIG
-            for kernel in hub_kernels_in(self.settings(path))
-            if kernel != USE_KERNELS
-        ]
-        return tuple(dict.fromkeys((*names, *(self.base.hub_kernels() if self.base else ()))))
+        return self.in_parts(lambda settings: (name for name in hub_kernels_in(settings) if name != USE_KERNELS))
+
+    def in_parts(self, find: Callable[[dict[str, Any]], Iterable[str]]) -> tuple[str, ...]:
+        """Return what is found in the configurations of the model, of its parts and of its base, each once."""
+        configurations = [path for path in self.files if PurePosixPath(path).name == _CONFIG]
+        names = [name for path in configurations for name in find(self.settings(path))]
+        return tuple(dict.fromkeys((*names, *(self.base.in_parts(find) if self.base else ()))))
 
     def text(self, path: str) -> str:
         """Return the text of a file for the library that reads it: without kernels of the hub."""
@@ -183,6 +179,12 @@ class Repository(Record, frozen=True, kw_only=True):
         if self.trusted:
             text += ", its Python code run"
         return f"{text}; {self.base.source()}" if self.base else text
+
+
+def _quantizations(settings: Mapping[str, Any]) -> Iterator[str]:
+    stated = settings.get("quantization_config")
+    if isinstance(stated, dict):
+        yield method_of(stated)
 
 
 def method_of(quantization: Mapping[str, Any]) -> str:
@@ -591,10 +593,8 @@ def _load_kept(repository: str, revision: str, *, trusted: bool) -> Repository |
 
 def _keep(repository: Repository, revision: str) -> None:
     path = _entry(repository.name, revision, trusted=repository.trusted)
-    try:
+    with contextlib.suppress(OSError):  # a cache that cannot be written is empty
         caches.store(path, msgspec.json.encode(repository))
-    except OSError:
-        return  # a cache that cannot be written is empty
 
 
 def _from_cache(name: _Name, why: str, *, trusted: bool) -> Repository:

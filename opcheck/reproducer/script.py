@@ -54,7 +54,7 @@ def write(
         "import sys",
         "",
         "import torch",
-        *_library(calls.op),
+        *(f"import {name}" for name in LIBRARIES if name == calls.op.partition("::")[0]),
         "",
         "",
         "def call(device):",
@@ -101,11 +101,6 @@ def _header(chosen: ChosenFinding, expected: Sequence[str], checked: Sequence[st
         margin = "  " if text.startswith("  ") else ""
         lines = textwrap.wrap(text, _WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
         yield from (f"# {line}" for line in lines) if lines else ["#"]
-
-
-def _library(op: str) -> list[str]:
-    namespace = op.partition("::")[0]
-    return [f"import {namespace}"] if namespace in LIBRARIES else []
 
 
 def _call(op: str, example: Example, schema: Sequence[Parameter], fill: str) -> Iterator[str]:

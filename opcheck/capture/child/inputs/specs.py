@@ -289,13 +289,11 @@ def _sizes_of_pipeline(inputs: Inputs, model: PipelineModel) -> dict[str, int]:
     parameters = inspect.signature(model.pipeline.__call__).parameters
     side = pipelines.side_of(model.pipeline)
     usual = {"height": side, "width": side, "frames": pipelines.FRAMES, "batch": 1}
-    result = {}
-    for name, argument in _OF_PIPELINES.items():
-        if argument in parameters:
-            default = parameters[argument].default
-            usual_size = default if type(default) is int else usual[name]
-            result[name] = inputs.kwargs.get(argument, usual_size)
-    return result
+    defaults = {name: parameters[each].default for name, each in _OF_PIPELINES.items() if each in parameters}
+    return {
+        name: inputs.kwargs.get(_OF_PIPELINES[name], default if type(default) is int else usual[name])
+        for name, default in defaults.items()
+    }
 
 
 def resize(inputs: Inputs, model: torch.nn.Module, sizes: Mapping[str, int]) -> Inputs:

@@ -219,16 +219,11 @@ def _make_model(value: Any, spec: str, config: dict[str, Any]) -> tuple[Callable
         return fixed_programs.as_module(result), inputs or fixed_programs.arguments(result)
     if not callable(result):
         raise ModelLoadError(
-            f"{spec} is no model: {_kind(value, result)}",
+            f"{spec} is no model: it {'returns' if callable(value) else 'is'} {type(result).__name__}",
             context=f"model {spec}",
             hint="name a torch.nn.Module, its class, or a function that returns a module",
         )
     return result, inputs
-
-
-def _kind(value: Any, result: Any) -> str:
-    name = type(result).__name__
-    return f"it returns {name}" if callable(value) and value is not result else f"it is {name}"
 
 
 def _is_the_model(value: Any, config: Mapping[str, Any]) -> bool:

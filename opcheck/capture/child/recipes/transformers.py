@@ -189,11 +189,11 @@ def derive(model: nn.Module, also: Sequence[str] = ()) -> tuple[dict[str, Any], 
     result = {name: value for name, value in result.items() if value is not None}
     note = ""
     for modality in MODALITIES:
-        token = _placeholder(scope, modality)
+        token = scope.get(*modality.placeholders)
         if (
             "input_ids" in result
             and modality.main in scope.parameters
-            and token is not None
+            and isinstance(token, int)
             and not (result["input_ids"] == token).any()  # placed already
         ):
             if not scope.parameters[modality.main]:
@@ -245,12 +245,6 @@ def _make(scope: TransformersScope, name: str) -> Any:
             hint=f"give it: --input {name}=1x128:float32",
         )
     return scope[name]
-
-
-def _placeholder(scope: TransformersScope, modality: Modality) -> int | None:
-    """Return the token that represents a part of an image or of a sound."""
-    token = scope.get(*modality.placeholders)
-    return token if isinstance(token, int) else None
 
 
 def _among_text(scope: TransformersScope, modality: Modality, token: int, text: torch.Tensor) -> dict[str, Any]:
