@@ -33,6 +33,7 @@ from opcheck.worker.platform import lock
 MOST_SECONDS = 3600.0
 _LOOK = 1.0
 _PACKAGE = Path(__file__).parents[1]
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: What an environment has when it is complete: its description.
 _READY = "opcheck-environment.json"
 
@@ -53,9 +54,7 @@ class Wanted(Record, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The environment's folder: readable, and different for other content."""
-        content = msgspec.json.encode((self, sorted(_own()), sys.version_info[:2]))
-        digest = hashlib.sha256(content).hexdigest()[:12]
-        return f"torch-{self.torch}-py{sys.version_info.major}.{sys.version_info.minor}-{digest}"
+        return f"torch-{self.torch}-py{_PYTHON}-{_digest((self, sorted(_own()), sys.version_info[:2]), 12)}"
 
 
 def folder() -> Path:
@@ -70,7 +69,8 @@ def interpreter(wanted: Wanted, progress: Callable[[str], None] | None = None) -
     Raises:
         CaptureError: it cannot be made: no network, no such release for this Python.
     """
-    hint = f"it installs torch=={wanted.torch} {_quote(wanted.libraries)}; or leave --exact out"
+    libraries = " ".join(f"'{name}'" for name in wanted.libraries)
+    hint = f"it installs torch=={wanted.torch} {libraries}; or leave --exact out"
     return _obtain(wanted, _commands, f"torch {wanted.torch}", hint, progress)
 
 
@@ -82,8 +82,7 @@ class LockedEnvironment(Record, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The environment's folder: equal for requirements that come to the same versions."""
-        content = msgspec.json.encode((self, str(_PACKAGE), sys.version_info[:2]))
-        return f"locked-{hashlib.sha256(content).hexdigest()[:16]}"
+        return f"locked-{_digest((self, str(_PACKAGE), sys.version_info[:2]), 16)}"
 
 
 def find_lock(libraries: Sequence[str]) -> LockedEnvironment | None:
@@ -105,14 +104,13 @@ def resolve(libraries: Sequence[str]) -> LockedEnvironment:
         return lock
     uv = _uv() or ["uv"]
     try:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
         resolving = [*uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "-"]
-        resolving += ["--python-version", version]
+        resolving += ["--python-version", _PYTHON]
         rest = ["numpy", "setuptools", *libraries, *_own()]
-        public = _torch().partition("+")[0]
+        public = distribution_version("torch").partition("+")[0]
         text = _run(
             [resolving, [*resolving, "--torch-backend", "cpu"], resolving],
-            inputs=["\n".join([f"torch=={torch}", *rest]) for torch in (_torch(), public, public)],
+            inputs=["\n".join([f"torch=={torch}", *rest]) for torch in (distribution_version("torch"), public, public)],
         )
     except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
         raise CaptureError(
@@ -147,17 +145,12 @@ def _locked_commands(place: Path, wanted: LockedEnvironment) -> Iterator[list[li
 
 
 def _lock_file(libraries: Sequence[str]) -> Path:
-    content = (sorted(libraries), _torch(), sorted(_own()), sys.version_info[:2])
-    name = hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:16]
-    return require_private(folder()) / "locks" / f"{name}.json"
+    content = (sorted(libraries), distribution_version("torch"), sorted(_own()), sys.version_info[:2])
+    return require_private(folder()) / "locks" / f"{_digest(content, 16)}.json"
 
 
-def _torch() -> str:
-    return importlib.metadata.version("torch")
-
-
-def _quote(names: Sequence[str]) -> str:
-    return " ".join(f"'{name}'" for name in names)
+def _digest(content: object, length: int) -> str:
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:length]
 
 
 def _obtain(
@@ -181,8 +174,7 @@ def _obtain(
                 except (_InstallError, OSError, subprocess.TimeoutExpired) as error:
                     shutil.rmtree(place, ignore_errors=True)
                     raise CaptureError(
-                        f"no environment with {about} could be made for Python "
-                        f"{sys.version_info.major}.{sys.version_info.minor}",
+                        f"no environment with {about} could be made for Python {_PYTHON}",
                         context=" ".join(str(error).split())[-300:],
                         hint=f"with a network run it once, and keep {folder()}; {hint}",
                     ) from error
@@ -233,6 +225,8 @@ class _InstallError(Exception):
 
 def _run(alternatives: Sequence[Sequence[str]], inputs: Sequence[str] = ()) -> str:
     """Run commands in turn until one succeeds, each with its own input, and return what that wrote."""
+    # Where variables of pip name an index, those of uv name it too.
+    index = {name: os.environ[of_pip] for name, of_pip in _SETTINGS.items() if os.environ.get(of_pip)}
     for number, command in enumerate(alternatives, 1):
         done = subprocess.run(
             command,
@@ -240,7 +234,7 @@ def _run(alternatives: Sequence[Sequence[str]], inputs: Sequence[str] = ()) -> s
             text=True,
             check=False,
             timeout=MOST_SECONDS,
-            env=_index_settings(),
+            env={**index, **os.environ},
             input=inputs[number - 1] if inputs else None,
         )
         if done.returncode == 0:
@@ -257,12 +251,6 @@ _SETTINGS = {
     "UV_EXTRA_INDEX_URL": "PIP_EXTRA_INDEX_URL",
     "UV_FIND_LINKS": "PIP_FIND_LINKS",
 }
-
-
-def _index_settings() -> dict[str, str]:
-    """Return the variables of an installer: where pip's name an index, uv's do, too."""
-    named = {name: os.environ[of_pip] for name, of_pip in _SETTINGS.items() if os.environ.get(of_pip)}
-    return {**named, **os.environ}
 
 
 def _own() -> list[str]:

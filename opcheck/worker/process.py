@@ -220,8 +220,7 @@ class OutputTail:
         self._stream = stream
         self._most = most
         self._pass_on = pass_on
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._kept = bytearray()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -230,10 +229,8 @@ class OutputTail:
             while part := os.read(stream.fileno(), _CHUNK):
                 if self._pass_on is not None:
                     self._pass_on(part)
-                self._parts.append(part)
-                self._size += len(part)
-                while self._size - len(self._parts[0]) >= self._most:
-                    self._size -= len(self._parts.pop(0))
+                self._kept += part
+                del self._kept[: -self._most]
         if self._pass_on is not None:
             self._pass_on(b"")
 
@@ -241,7 +238,7 @@ class OutputTail:
         """Return the kept part as text."""
         # A process that the child started may keep the pipe open: wait a moment, not for the end of it.
         self._reader.join(_REST)
-        return b"".join(self._parts)[-self._most :].decode(errors="replace")
+        return bytes(self._kept).decode(errors="replace")
 
 
 class ToStderr:
