@@ -125,13 +125,12 @@ def locate(site: Site) -> SourceLocation | None:
     if site is None:
         return None
     code, line = site
-    return SourceLocation(
-        file=display_path(code.co_filename),
-        line=line,
-        function=code.co_qualname if hasattr(code, "co_qualname") else code.co_name,
-        text=source_line(code.co_filename, line),
-        statement=_statement(code.co_filename, line),
-    )
+    file, function = code.co_filename, code.co_qualname if hasattr(code, "co_qualname") else code.co_name
+    return _location(file, line, function, source_line(file, line), _statement(file, line))
+
+
+def _location(file: str, line: int, function: str, text: str, statement: str = "") -> SourceLocation:
+    return SourceLocation(file=display_path(file), line=line, function=function, text=text, statement=statement)
 
 
 def locate_raise(error: BaseException) -> SourceLocation | None:
@@ -143,12 +142,7 @@ def locate_in_stack(stack: Iterable[traceback.FrameSummary]) -> SourceLocation |
     """Return the record of the innermost line of user code in a stack that lists its outermost frame first."""
     for frame in reversed([*stack]):
         if is_user_code(frame.filename):
-            return SourceLocation(
-                file=display_path(frame.filename),
-                line=frame.lineno or 0,
-                function=frame.name,
-                text=(frame.line or "").strip(),
-            )
+            return _location(frame.filename, frame.lineno or 0, frame.name, (frame.line or "").strip())
     return None
 
 
@@ -164,12 +158,8 @@ def locate_in_text(stack_trace: str | None) -> SourceLocation | None:
             text = (match["text"] or "").strip()
             is_here = file.endswith(".py") and is_file(file)
             here = source_line(file, line) if text and is_here else ""
-            return SourceLocation(
-                file=display_path(file),
-                line=line,
-                function=match["function"],
-                text=text,
-                statement=_statement(file, line) if text and text == here else "",
+            return _location(
+                file, line, match["function"], text, _statement(file, line) if text and text == here else ""
             )
     return None
 

@@ -54,8 +54,7 @@ def with_labels(loaded: Loaded, inputs: Inputs) -> Inputs:
     added = {name: value for name, value in result.items() if name in parameters}
     if not added or any(arguments.arguments.get(name) is not None for name in added):
         return inputs
-    return dataclasses.replace(
-        inputs,
+    return inputs._replace(
         kwargs={**inputs.kwargs, **added},
         specs=(*inputs.specs, *describe((), added)),
         note="; ".join(filter(None, (inputs.note, f"{', '.join(added)} made for the loss"))),

@@ -1,12 +1,10 @@
 """The arguments of a model: as the user wrote them, as they came with the model, or derived."""
 
-import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,8 +31,7 @@ GRAMMAR = "write 1x3x224x224:float32, name=1x128:int64, or scalar:float32"
 _DIGITS = 19
 
 
-@dataclass(frozen=True, kw_only=True)
-class InputSpec:
+class InputSpec(NamedTuple):
     """One tensor as it is written on the command line."""
 
     #: the argument's name; empty for a positional argument.
@@ -49,8 +46,7 @@ class InputSpec:
         return f"{prefix}{'x'.join(map(str, self.shape)) or 'scalar'}:{self.dtype}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
+class Inputs(NamedTuple):
     """The arguments of one call: plain CPU tensors with real values."""
 
     args: tuple[Any, ...]
@@ -311,7 +307,7 @@ def resize(inputs: Inputs, model: torch.nn.Module, sizes: Mapping[str, int]) -> 
             raise unknown_dimension(name, known)
     if isinstance(model, PipelineModel):
         changed = {_OF_PIPELINES[name]: size for name, size in sizes.items()}
-        return dataclasses.replace(inputs, kwargs={**inputs.kwargs, **changed})
+        return inputs._replace(kwargs={**inputs.kwargs, **changed})
     axes = dimensions(inputs.specs)
     changes: dict[int, dict[int, int]] = {}
     for name, size in sizes.items():
@@ -321,7 +317,7 @@ def resize(inputs: Inputs, model: torch.nn.Module, sizes: Mapping[str, int]) -> 
     args = tuple(_resize_value(value, places, changes) for value in inputs.args)
     kwargs = {name: _resize_value(value, places, changes) for name, value in inputs.kwargs.items()}
     specs = tuple(describe(args, kwargs))
-    return dataclasses.replace(inputs, args=args, kwargs=kwargs, specs=specs)
+    return inputs._replace(args=args, kwargs=kwargs, specs=specs)
 
 
 def _resize_value(value: Any, places: Iterator[int], changes: Mapping[int, Mapping[int, int]]) -> Any:
