@@ -25,7 +25,7 @@ from opcheck.cli import streams
 from opcheck.cli.helps import WIDTH, Help
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
-from opcheck.common.files import write_text
+from opcheck.common.files import check_writable, write_text
 from opcheck.data import targets
 from opcheck.data.registrations import VARIABLE, is_unlisted_name, load
 from opcheck.data.targets import TargetOptions
@@ -415,7 +415,10 @@ def _possible_file(path: str) -> str:
     """Refuse a path that cannot be a file before the work starts."""
     # Not Path.is_dir: it raises for names that the system refuses.
     is_folder = os.path.isdir(path)
-    if path in STDOUT or (os.path.isdir(Path(path).parent) and not is_folder):
+    if path in STDOUT:
+        return path
+    if os.path.isdir(Path(path).parent) and not is_folder:
+        check_writable(Path(path))
         return path
     wrong = "it is a directory" if is_folder else "no such directory"
     hint = "name a file in a directory that exists"

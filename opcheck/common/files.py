@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a pipe is given to get a reader.
 _PATIENCE = 10.0
+#: Bytes that a disk must take before the work starts whose result it is to have.
+_ROOM = 1 << 16
 
 
 def inside(root: Path, name: str | Path) -> Path:
@@ -47,6 +49,9 @@ def inside(root: Path, name: str | Path) -> Path:
     )
 
 
+_HINT = "name a file in a directory that exists and that you may write to"
+
+
 def write_text(path: Path, text: str) -> None:
     """Write to a new file and rename it, so that an interrupted run leaves no partial file.
 
@@ -58,13 +63,25 @@ def write_text(path: Path, text: str) -> None:
     """
     # Half a character, as in a file's name that is no UTF-8, as the six characters of its number.
     content = text.encode("utf-8", "backslashreplace")
-    with _explain_writing(path, "name a file in a directory that exists and that you may write to"):
+    with _explain_writing(path, _HINT):
         if _is_device(path):
             # Renaming over /dev/null would leave a file there.
             _write_to_device(path, content)
             return
         with open_replacement(path) as file:
             file.write(content)
+
+
+def check_writable(path: Path) -> None:
+    """Check that ``write_text`` can write a short file, before the work whose result it writes.
+
+    Raises:
+        UsageError: it cannot: the disk is full, or the folder is not to be written to.
+    """
+    with _explain_writing(path, _HINT):
+        if not _is_device(path):
+            with _open_beside(path) as (file, _):
+                file.write(bytes(_ROOM))
 
 
 @contextlib.contextmanager
@@ -78,8 +95,12 @@ def _explain_writing(path: Path, otherwise: str) -> Iterator[None]:
 
 def hint_of(error: Exception, otherwise: str) -> str:
     """Return what to do about an error of writing."""
-    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    return "free some space" if getattr(error, "errno", 0) in full else otherwise
+    return "free some space" if is_out_of_space(error) else otherwise
+
+
+def is_out_of_space(error: Exception) -> bool:
+    """Return whether the disk, a quota or a limit of the process has no room for what is written."""
+    return getattr(error, "errno", 0) in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def rewrite(path: Path, before: bytes, after: bytes) -> None:
@@ -118,18 +139,31 @@ def open_replacement(path: Path, status: os.stat_result | None = None, *, mode: 
     Raises:
         OSError: it cannot be made, or cannot take that place; whatever is raised, nothing of it stays.
     """
+    try:
+        with _open_beside(path, mode) as (file, beside):
+            with file:
+                yield file
+            if status is not None and _is_another_file(status, beside.stat()):
+                _write_in_place(path, beside.read_bytes())
+                return
+            if status is not None:
+                beside.chmod(stat.S_IMODE(status.st_mode))
+            beside.replace(path)
+    except OSError as error:
+        # The error of a write has no name.
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextlib.contextmanager
+def _open_beside(path: Path, mode: int = 0o666) -> Iterator[tuple[BinaryIO, Path]]:
+    """Open a new file in the folder of another one, and remove it at the end of the block if it is still there."""
     # No one can guess this name and put a link there; even then the link is not followed.
     beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         with os.fdopen(os.open(beside, flags, mode), "wb") as file:
-            yield file
-        if status is not None and _is_another_file(status, beside.stat()):
-            _write_in_place(path, beside.read_bytes())
-            return
-        if status is not None:
-            beside.chmod(stat.S_IMODE(status.st_mode))
-        beside.replace(path)
+            yield file, beside
     finally:
         with contextlib.suppress(OSError, ValueError):
             beside.unlink()

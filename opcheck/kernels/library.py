@@ -61,7 +61,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
         if path.is_file():
             return _library(release, name, documents.read(path))
     wheel = archive.obtain(release, cache)
-    with open_archive(wheel, _HINT) as members:
+    with open_archive(wheel, "delete the file and run the command again, which downloads it") as members:
         dylib = members.read(archive.LIBRARY)
     sections = metallib.sections(dylib)
     match = _NAME.match(wheel.name)

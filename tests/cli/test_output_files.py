@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,3 +45,31 @@ def test_a_full_disk_is_three_lines(opcheck: CommandLine, args: tuple[str, ...])
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("cannot write the file: No space left on device\n")
     assert len(result.err.splitlines()) == 3
+
+
+def fill_the_disk(monkeypatch: pytest.MonkeyPatch, below: Path) -> None:
+    """Let each file that is opened below a folder refuse what is written to it, as on a full disk."""
+    real = os.fdopen
+
+    def open_full(descriptor: int, *args: Any, **others: Any) -> Any:
+        if Path(f"/proc/self/fd/{descriptor}").resolve().is_relative_to(below):
+            os.close(descriptor)
+            return FULL.open("wb")
+        return real(descriptor, *args, **others)
+
+    monkeypatch.setattr(os, "fdopen", open_full)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("args", [("audit", "m.py:Net"), ("matrix",), ("scan", "a.py")], ids=" ".join)
+def test_a_full_disk_is_found_before_the_work(
+    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    (tmp_path / "full").mkdir()
+    fill_the_disk(monkeypatch, tmp_path / "full")
+    result = opcheck(*args, "-o", str(tmp_path / "full" / "report.html"))
+    assert (result.code, result.out, opcheck.requests) == (2, "", [])
+    assert "No space left on device\n" in result.err
+    assert "report.html" in result.err
+    assert len(result.err.splitlines()) == 3
+    assert not list((tmp_path / "full").iterdir())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import struct
+import subprocess
 import zipfile
 from collections.abc import Callable
 from datetime import date
@@ -131,6 +133,31 @@ def test_a_source_is_a_release_or_a_wheel(tmp_path: Path, source: str) -> None:
 def test_the_cache_answers_before_the_index(tmp_path: Path) -> None:
     path = made_wheel(tmp_path / WHEEL)
     assert archive.obtain("2.13.0", tmp_path) == path
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_wheel_is_in_the_cache_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def download(command: list[str], **_others: object) -> subprocess.CompletedProcess[str]:
+        to = Path(command[command.index("--dest") + 1])
+        made_wheel(to / WHEEL) if code == 0 else (to / WHEEL).write_bytes(b"half")
+        return subprocess.CompletedProcess(command, code, "", "a notice\nNo space left on device\n")
+
+    monkeypatch.setattr(subprocess, "run", download)
+    cache = tmp_path / "cache"
+    if code == 0:
+        assert archive.obtain("2.13.0", cache) == cache / WHEEL
+    else:
+        with pytest.raises(OpListError, match="could be downloaded") as caught:
+            archive.obtain("2.13.0", cache)
+        assert caught.value.context == "No space left on device"
+    assert [path.name for path in cache.iterdir()] == [WHEEL] * (code == 0)
+
+
+def test_a_full_disk_is_no_damage_of_a_wheel(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space"), archive.report_damage(tmp_path / WHEEL, ""):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_the_cache_directory_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

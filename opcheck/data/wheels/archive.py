@@ -21,6 +21,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
+from opcheck.common.files import is_out_of_space
 from opcheck.worker import process
 
 #: An unpacked wheel may take this many times its size, plus these bytes: torch's wheels take four times their size.
@@ -42,6 +43,8 @@ def report_damage(path: Path, hint: str) -> Iterator[None]:
     try:
         yield
     except _ERRORS as error:
+        if is_out_of_space(error):  # what the block writes
+            raise
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise OpListError("the wheel is damaged", context=f"{path.name}: {reason}", hint=hint) from error
 
@@ -135,12 +138,15 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
     # Kernels and Inductor's Python are run out of it.
     require_private(cache, "give a wheel's path, or name another folder in OPCHECK_CACHE")
     problem = ""
-    for python in ("", *_PYTHONS):
-        problem = _download(source, cache, python, package) if python else ""
-        # Sorted: the choice among several builds of a release must not depend on the folder's order.
-        wheel = max(sorted(cache.glob(f"{package}-{source}-*_arm64.whl")), default=None)
-        if wheel:
-            return wheel
+    if wheel := _find_cached(source, cache, package):
+        return wheel
+    for python in _PYTHONS:
+        # pip leaves a part of the file where the disk is full or a signal ends it.
+        with tempfile.TemporaryDirectory(prefix=".download-", dir=cache) as folder:
+            problem = _download(source, Path(folder), python, package)
+            wheel = _find_cached(source, Path(folder), package)
+            if wheel and not problem:
+                return wheel.rename(cache / wheel.name)
     raise OpListError(
         f"no macOS arm64 wheel of {package} {source} could be downloaded",
         context=problem,
@@ -164,7 +170,7 @@ def obtain_nightly(cache: Path) -> Path:
     for python in _PYTHONS:
         with tempfile.TemporaryDirectory(prefix=".nightly-", dir=cache) as folder:
             problem = _download("", Path(folder), python, "torch", "--pre", "--index-url", index)
-            for wheel in Path(folder).glob("torch-*_arm64.whl"):
+            for wheel in () if problem else Path(folder).glob("torch-*_arm64.whl"):
                 return wheel.rename(cache / wheel.name)
     raise OpListError(
         "no nightly wheel of torch could be downloaded",
@@ -173,13 +179,19 @@ def obtain_nightly(cache: Path) -> Path:
     )
 
 
-def _download(release: str, cache: Path, python: str, package: str, *more: str) -> str:
+def _find_cached(release: str, cache: Path, package: str) -> Path | None:
+    # Sorted: the choice among several builds of a release must not depend on the folder's order.
+    return max(sorted(cache.glob(f"{package}-{release}-*_arm64.whl")), default=None)
+
+
+def _download(release: str, folder: Path, python: str, package: str, *more: str) -> str:
+    """Let pip download a wheel; return its last line if it failed."""
     command = process.python("-m", "pip", "download", "--no-deps", "--only-binary=:all:")
     command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
     command += ["--python-version", python, "--implementation", "cp", "--abi", f"cp{python}"]
-    command += [f"{package}=={release}" if release else package, "--dest", str(cache), *more]
+    command += [f"{package}=={release}" if release else package, "--dest", str(folder), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return (done.stderr.strip().splitlines() or [""])[-1]
+    return (done.stderr.strip().splitlines() or ["pip failed"])[-1] if done.returncode else ""
 
 
 def read_archive(path: Path) -> WheelMetadata:

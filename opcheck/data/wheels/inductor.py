@@ -66,13 +66,14 @@ def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as scratch:
+        content = Path(scratch, "content")
         with open_archive(wheel, _HINT) as members:
-            _extract(members, Path(scratch))
-        if not (Path(scratch) / BACKEND).is_file():
+            _extract(members, content)
+        if not (content / BACKEND).is_file():
             raise OpListError("the release's Inductor writes no Metal", context=wheel.name, hint=_HINT)
         # Another process may have been faster.
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(scratch, folder)
+        content.rename(folder)
     return folder
 
 

@@ -328,7 +328,9 @@ def build(output: Path, swept: Path | None = None, progress: Progress | None = N
         OpListError: the lists are damaged.
     """
     render.check(output)
-    site_pages = pages(OperatorLookup(load()), sweep_tables.read(swept) if swept else None, progress=progress)
+    lookup, tables = OperatorLookup(load()), sweep_tables.read(swept) if swept else None
+    render.check_room(output, len({op.partition(".")[0] for op in _overloads(lookup)}))
+    site_pages = pages(lookup, tables, progress=progress)
     render.write(output, render.files(site_pages, progress))
     return site_pages
 

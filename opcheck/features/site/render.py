@@ -1,8 +1,10 @@
 """Writes pages as files: HTML by Jinja2, the record of each page as JSON, and the index of the search box."""
 
+import errno
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files as package
@@ -211,6 +213,26 @@ def check(output: Path) -> None:
         raise _refusal(foreign, output)
 
 
+#: Bytes on disk that a page takes at least: half of what the pages of the shipped lists take.
+_PAGE = 16 << 10
+
+
+def check_room(output: Path, pages: int) -> None:
+    """Check that the disk has room for so many pages, which take half a minute to make.
+
+    Raises:
+        UsageError: it has not.
+    """
+    above = next(path for path in (output, *output.absolute().parents) if path.is_dir())
+    with explain_errors(OSError, "cannot write the site", context=output, hint=_ROOM):
+        if shutil.disk_usage(above).free < pages * _PAGE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+#: What to do where a site cannot be written.
+_ROOM = "name a folder on a disk with room for it, where you may write; what was there is as it was"
+
+
 def write(output: Path, files: Mapping[str, str]) -> None:
     """Put the files there, in place of an earlier site, which stays as it is if that fails.
 
@@ -223,8 +245,7 @@ def write(output: Path, files: Mapping[str, str]) -> None:
     """
     check(output)
     place = output.resolve()
-    hint = "name a folder on a disk with room for it, where you may write; what was there is as it was"
-    with explain_errors(OSError, "cannot write the site", context=output, hint=hint):
+    with explain_errors(OSError, "cannot write the site", context=output, hint=_ROOM):
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             prefix=f".{place.name}.", dir=place.parent, ignore_cleanup_errors=True

@@ -245,8 +245,9 @@ def _locked(path: Path) -> Iterator[None]:
             problem = f"another sweep writes into this folder{': ' + holder if holder else ''}"
             hint = "wait for it, or name another folder with --folder"
             raise UsageError(problem, context=str(path.parent), hint=hint)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n".encode())
+        with _explain_write(path):
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}\n".encode())
         yield
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
 
 from opcheck.common.errors import UsageError
 from opcheck.features.site import render
+from opcheck.features.site.pages import build
 
 FILES = {"index.html": "one", "op/aten/mm.html": "two"}
 
@@ -118,3 +120,13 @@ def test_where_the_move_fails_the_earlier_site_comes_back(tmp_path: Path, monkey
     monkeypatch.undo()
     assert content(output)["index.html"] == "one"
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_a_full_disk_is_found_before_the_pages_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    room = shutil.disk_usage(tmp_path)._replace(free=2 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: room)
+    with pytest.raises(UsageError, match="No space left on device") as caught:
+        build(tmp_path / "deep" / "site", progress=lambda page: pytest.fail(f"made {page}"))
+    assert len(str(caught.value).splitlines()) == 3
+    assert not list(tmp_path.iterdir())
+    render.check_room(tmp_path / "site", 1)
