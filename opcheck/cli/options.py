@@ -67,7 +67,7 @@ class Flag(click.Option):
             kind |= {"is_flag": False, "flag_value": option.bare}
         if default not in (msgspec.NODEFAULT, None, (), {}):
             kind["default"] = default
-        variable = f"OPCHECK_{source.name.replace('-', '_').upper()}"
+        variable = option.variable or f"OPCHECK_{source.name.replace('-', '_').upper()}"
         super().__init__(
             [source.field, *source.spellings],
             required=default is msgspec.NODEFAULT,
@@ -366,6 +366,11 @@ def formats(names: Iterable[str]) -> Option:
     """Declare ``--format`` with these names; the first is the default."""
     names = tuple(names)
     return Option(f"[default: {names[0]}]", short="-f", choices=names)
+
+
+def reuse(text: str) -> Option:
+    """Declare ``--cache`` and ``--no-cache``; the variable OPCHECK_CACHE names the folder of wheels."""
+    return Option(text, negative="--no-cache", variable="OPCHECK_REUSE")
 
 
 DTYPE = Option("Dtype of the tensors.", metavar="DTYPE")

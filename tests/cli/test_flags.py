@@ -86,3 +86,14 @@ def test_an_output_that_cannot_be_a_file_is_said_before_the_work_whichever_verb_
         for wrong in (tmp_path, tmp_path / "missing" / "report.json"):
             with pytest.raises(UsageError, match="cannot write the report"):
                 option.process_value(context, str(wrong))
+
+
+def test_the_folder_of_the_wheels_does_not_set_the_flag_of_the_reports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = opcheck.get_command(click.Context(opcheck), "audit")
+    assert command is not None
+    monkeypatch.setenv("OPCHECK_CACHE", str(tmp_path))
+    assert command.make_context("audit", ["m.py:Net"]).params["cache"] is True
+    monkeypatch.setenv("OPCHECK_REUSE", "0")
+    assert command.make_context("audit", ["m.py:Net"]).params["cache"] is False

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
 from opcheck.cli import config, streams
-from opcheck.cli.options import ProgressOptions, ReportOptions, flag, verb
+from opcheck.cli.options import ProgressOptions, ReportOptions, flag, reuse, verb
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.text import plural
 from opcheck.data.macs import ALL_MACS, MacOptions, load_macs
@@ -85,7 +85,7 @@ def command(
     mac: MacOptions,
     memory_questions: MemoryQuestions,
     time: Annotated[bool, TIME] = False,
-    cache: Annotated[bool, Option("Reuse reports until the model changes.", negative="--no-cache")] = True,
+    cache: Annotated[bool, reuse("Reuse reports until the model changes.")] = True,
     watch: Annotated[bool, flag("Audit again when the model's files change.")] = False,
     verify: Annotated[bool, Option("On a Mac: also run the model there, and compare.", action="runs")] = False,
     policy: Policy,

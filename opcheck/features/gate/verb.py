@@ -12,7 +12,18 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.cli import config, streams
-from opcheck.cli.options import OutputOptions, ProgressOptions, Take, but, flag, formats, jobs, select_lists, verb
+from opcheck.cli.options import (
+    OutputOptions,
+    ProgressOptions,
+    Take,
+    but,
+    flag,
+    formats,
+    jobs,
+    reuse,
+    select_lists,
+    verb,
+)
 from opcheck.common.errors import UsageError
 from opcheck.common.text import plural
 from opcheck.data.registrations import OpLists, load
@@ -51,7 +62,7 @@ class RunOptions(Record, frozen=True, kw_only=True):
     max_slowdown: Annotated[float | None, MAX_SLOWDOWN] = None
     update_baseline: Annotated[bool, flag("Write the current findings to --baseline.")] = False
     jobs: Annotated[int, jobs("Number of models to audit in parallel.")] = min(_MOST_JOBS, os.cpu_count() or 1)
-    cache: Annotated[bool, Option("Reuse results of earlier runs.", negative="--no-cache")] = True
+    cache: Annotated[bool, reuse("Reuse results of earlier runs.")] = True
     cache_dir: Annotated[
         str, Option("Folder of the cache.", metavar="FOLDER", default_text="the user's cache", action="writes")
     ] = ""
