@@ -108,3 +108,20 @@ def test_a_program_does_not_find_the_secret_in_the_files_of_its_run(tmp_path: Pa
     )
     with pytest.raises(CaptureError, match="wrote over the report"):
         emulated_run.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
+
+
+def test_a_pipe_or_a_link_in_place_of_the_report_neither_waits_nor_leads_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    theirs = tmp_path / "theirs"
+    theirs.write_text("mine")
+    for change in ("os.mkfifo(name)", f"os.symlink({str(theirs)!r}, name)"):
+        program = tmp_path / "program.py"
+        program.write_text(
+            f"import glob, os\nname = glob.glob({str(tmp_path)!r} + '/opcheck-*/outcome.json')[0]\n"
+            f"os.remove(name)\n{change}\n"
+        )
+        with pytest.raises(CaptureError, match="wrote over the report"):
+            emulated_run.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
+    assert theirs.read_text() == "mine"

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from opcheck.device.emulator.child.session import Emulation
 
+#: The program may have put a pipe in the place of the file, whose opening would wait, or a link to another file.
+_IN_PLACE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+
 
 def main(file: Path) -> int:
     """Run the requested program, write its Outcome where the request names a file, return its exit code."""
@@ -100,7 +103,7 @@ def main(file: Path) -> int:
 def _leave(request: RunRequest, run: Emulation, code: int) -> None:
     content = seal(RunOutcome(report=run.report, exit_code=code), request.secret)
     # In place: the disk may be full, and this file has its space; the program may have removed it.
-    with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, os.O_WRONLY | os.O_CREAT), "wb") as file:
+    with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, _IN_PLACE), "wb") as file:
         file.write(content)
         file.truncate()
 
