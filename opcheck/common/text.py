@@ -93,7 +93,7 @@ def error_text(error: BaseException) -> str:
     """Return the message of an exception of user code: its ``__str__`` may raise, or give no UTF-8."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - user code
+    except BaseException:  # noqa: BLE001 - user code, which may raise KeyboardInterrupt
         return "(its message cannot be read)"
     return text.encode("utf-8", "backslashreplace").decode()
 

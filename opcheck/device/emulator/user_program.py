@@ -84,12 +84,19 @@ def first_import_seen(at_torch: Callable[[], None]) -> Iterator[Callable[[], boo
             builtins.__import__ = original
 
 
+#: A number beyond C's long is -1 there.
+_LONG, _OVERFLOWED = 1 << 63, 0xFF
+
+
 def code_of(error: SystemExit) -> int:
-    """The exit code, as python decides it: None is 0; a text is printed, and the code is 1."""
+    """The exit code, as python decides it: None is 0; a text is printed, and the code is 1.
+
+    Of a number the system keeps the last eight bits; True is 1 (Python/pythonrun.c, ``_Py_HandleSystemExit``).
+    """
     if error.code is None:
         return 0
     if isinstance(error.code, int):
-        return error.code
+        return int(error.code) & 0xFF if abs(error.code) < _LONG else _OVERFLOWED
     with contextlib.suppress(OSError, ValueError, AttributeError):  # the program closed it
         sys.stderr.write(f"{error_text(error)}\n")
     return 1

@@ -366,14 +366,30 @@ class _Unreadable:
         raise KeyError
 
 
+class _Interrupting:
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
     ("given", "code", "text"),
-    [(None, 0, ""), (7, 7, ""), ("no data", 1, "no data\n"), (_Unreadable(), 1, "(its message cannot be read)\n")],
+    [
+        (None, 0, ""),
+        (7, 7, ""),
+        (True, 1, ""),
+        (-1, 255, ""),
+        (256, 0, ""),
+        (10**100, 255, ""),
+        ("no data", 1, "no data\n"),
+        (_Unreadable(), 1, "(its message cannot be read)\n"),
+        (_Interrupting(), 1, "(its message cannot be read)\n"),
+    ],
 )
 def test_the_exit_of_a_program_has_a_code_whatever_it_is_given(
     given: object, code: int, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert user_program.code_of(SystemExit(given)) == code
+    decided = user_program.code_of(SystemExit(given))
+    assert (type(decided), decided) == (int, code)
     assert capsys.readouterr().err == text
 
 
