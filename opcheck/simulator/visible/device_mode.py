@@ -14,7 +14,7 @@ from opcheck.simulator.dispatch.gradient_devices import keep_on_cpu, register_ho
 from opcheck.simulator.dispatch.random_numbers import Generator
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps
 from opcheck.simulator.target_reads import is_before
-from opcheck.simulator.visible import methods
+from opcheck.simulator.visible import methods, pinned_memory
 from opcheck.simulator.visible.methods import as_device
 from opcheck.simulator.visible.public_names import check_in_cpp
 from opcheck.tracing.source_locations import is_handled
@@ -232,8 +232,12 @@ class DeviceMode(TorchFunctionMode):
             kwargs = {**kwargs, "device": as_device(device)}
             device = _device_beside_out(kwargs)
         if func is torch.Tensor.pin_memory:
-            # Queries the accelerator of the build for its allocator; pages that are pinned change no operator call.
-            return args[0]
+            # It would ask the accelerator of this build; pages that are pinned change no operator call.
+            return pinned_memory.pin(*args, **kwargs)
+        if kwargs.get("pin_memory"):
+            is_there = device is None and any_on_mps(args, {})
+            place = "mps" if is_there else torch.device(device or "cpu").type
+            kwargs = pinned_memory.make_on(place, kwargs)
         context = self._context
         before = (context.on_mps, context.detaches, context.in_engine)
         context.on_mps = device is None and (

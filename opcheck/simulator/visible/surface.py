@@ -57,7 +57,13 @@ class MacEvent:
         return True
 
     def elapsed_time(self, end_event: MacEvent) -> float:
-        """Return the milliseconds between two events, by this machine's clock."""
+        """Return the milliseconds between two events, by this machine's clock.
+
+        Raises:
+            RuntimeError: one of them keeps no time (aten/src/ATen/mps/MPSEvent.mm, ``elapsedTime``).
+        """
+        if not (self.enable_timing and end_event.enable_timing):
+            raise RuntimeError("Events were not created with argument 'enable_timing=True'")
         return (end_event._at - self._at) * 1000
 
 

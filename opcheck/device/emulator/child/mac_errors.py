@@ -217,7 +217,11 @@ def is_refused_everywhere(error: Exception, function: Callable[..., Any], args: 
 
 #: The types of refusals that the simulation finds (torch/csrc/utils/tensor_numpy.cpp, MPSStream.mm); others are
 #: RuntimeErrors.
-_REFUSALS: dict[str, type[Exception]] = {"numpy": TypeError, "index_out_of_range": torch.AcceleratorError}
+_REFUSALS: dict[str, type[Exception]] = {
+    "numpy": TypeError,
+    "index_out_of_range": torch.AcceleratorError,
+    "pinned_memory_of_cuda": NotImplementedError,
+}
 
 
 class ProcessAbortedError(BaseException):
