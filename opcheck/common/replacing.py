@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-
 #: The attribute is of a class that the owner inherits from, or of the owner's class.
 _INHERITED = object()
 

@@ -23,6 +23,7 @@ from opcheck.features.compile import compile_records as records
 from opcheck.worker.environments import distribution_version
 from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
 from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
+from opcheck.worker.worker import Progress
 
 #: seconds for importing, loading and reporting, besides the variants
 _REST = 120.0
