@@ -25,15 +25,12 @@ class KnownDifference(NamedTuple):
     text: str
 
 
-DIFFERENCES = tuple(
-    KnownDifference(
-        frozenset(row["ops"]),
-        backward=row["backward"],
-        torch=Span(until=Version.parse(row["until"]) if "until" in row else None),
-        text=row["text"],
-    )
-    for row in load_shipped(Path(__file__).with_name("known_deviations.yaml"))["deviations"]
-)
+def _difference(ops: list[str], text: str, *, backward: bool, until: str = "") -> KnownDifference:
+    return KnownDifference(frozenset(ops), backward, Span(until=Version.parse(until) if until else None), text)
+
+
+_ROWS = load_shipped(Path(__file__).with_name("known_deviations.yaml"))["deviations"]
+DIFFERENCES = tuple(_difference(**row) for row in _ROWS)
 
 
 def differing(ops: Iterable[tuple[str, str]], torch: Version) -> Iterator[str]:

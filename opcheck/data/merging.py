@@ -101,12 +101,9 @@ def _lint(directory: Path, name: str, text: str) -> str:
         (copy / name).write_text(text, encoding="utf-8")
         before = read_index(copy)
         # The YAML does not have the operators' arguments; those of the last compilation remain true.
-        index = Index(
-            schema=INDEX_SCHEMA,
-            fingerprint=fingerprint(copy),
-            statements=read_statements(copy),
-            arguments=before.arguments if before else {},
-        )
+        arguments, statements = before.arguments if before else {}, read_statements(copy)
+        made_of = fingerprint(copy)
+        index = Index(schema=INDEX_SCHEMA, fingerprint=made_of, statements=statements, arguments=arguments)
         (copy / INDEX).write_text(dump_index(index), encoding="utf-8")
         lint(copy)
         return dump_index(index)

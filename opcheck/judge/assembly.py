@@ -160,13 +160,8 @@ def _wrong(groups: Iterable[CallGroup], statements: Mapping[str, Statement]) -> 
         for frequency, found in faults.items():
             if found:
                 cases = (each.when or each.condition for each in found if frequency != "always")
-                yield WrongCalls(
-                    op=group.op,
-                    ids=tuple(each.id for each in found),
-                    calls=group.count,
-                    frequency=frequency,
-                    condition="; ".join(filter(None, cases)),
-                )
+                case, ids = "; ".join(filter(None, cases)), tuple(each.id for each in found)
+                yield WrongCalls(op=group.op, ids=ids, calls=group.count, frequency=frequency, condition=case)
                 break
 
 

@@ -46,17 +46,14 @@ def partition(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[Par
     nothing: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
     pairs = zip(calls, sides, strict=True)
     moves = [copies(call) if side == "cpu" else nothing for call, side in pairs]
-    regions = tuple(
-        records.Region(
-            side=sides[nodes[0]],
-            calls=len(nodes),
-            first=nodes[0],
-            last=nodes[-1],
-            bytes_in=sum(nbytes(moves[node][0]) for node in nodes),
-            bytes_out=sum(nbytes(moves[node][1]) for node in nodes),
-        )
-        for nodes in _regions(graph, sides)
-    )
+
+    def region(nodes: Sequence[int]) -> records.Region:
+        first, last = nodes[0], nodes[-1]
+        ins, outs = (sum(nbytes(moves[node][way]) for node in nodes) for way in (0, 1))
+        count = len(nodes)
+        return records.Region(side=sides[first], calls=count, first=first, last=last, bytes_in=ins, bytes_out=outs)
+
+    regions = tuple(map(region, _regions(graph, sides)))
     return Partition(
         regions=regions,
         transfers_to_cpu=sum(len(to_cpu) for to_cpu, _ in moves),

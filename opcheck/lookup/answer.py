@@ -151,8 +151,7 @@ def _in_order(meant: Query, scope: _QuestionScope) -> tuple[OverloadAnswer, ...]
 
 def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
     lookup, aim = scope.lookup, scope.aim
-    dtype = scope.dtype or lookup.default_dtype(op, aim)
-    verdict = lookup.verdict(op, aim, dtype)
+    dtype, verdict = lookup.plain(op, aim, scope.dtype)
     about = _possible(op, dtype, scope)
     states = past(op, lines_until(scope.line, lookup), scope.system, lookup, scope.dtype)
     steps = route_steps(op, states, lookup)
@@ -251,15 +250,8 @@ def cells(
 def _cell(op: str, line: str, system: str, lookup: OperatorLookup, dtype: str | None) -> Cell:
     aim = target(line, system)
     used = dtype or lookup.default_dtype(op, aim)
-    state = lookup.state(op, aim, used)
-    return Cell(
-        torch=line,
-        macos=system,
-        status=state.status,
-        kind=state.kind,
-        dtype=used,
-        dtypes=lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
-    )
+    state, states = lookup.state(op, aim, used), lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES)
+    return Cell(torch=line, macos=system, status=state.status, kind=state.kind, dtype=used, dtypes=states)
 
 
 def lines_until(last: str, lookup: OperatorLookup) -> tuple[str, ...]:

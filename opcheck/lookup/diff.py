@@ -126,7 +126,7 @@ def _change(
             return None
     newest = lines[exists[1]]
     aim = target(newest, system)
-    verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
+    _, verdict = lookup.plain(op, aim, dtype)
     removed = f"torch {pair[1].torch} has no operator {op}"
     return OverloadChange(
         name=op,

@@ -160,8 +160,7 @@ def _row(op: str, release: Release, system: str, lookup: OperatorLookup) -> Row:
     line = release.line
     aim = target(line, system)
     lines = lines_until(line, lookup)
-    dtype = lookup.default_dtype(op, aim)
-    verdict = lookup.verdict(op, aim, dtype)
+    dtype, verdict = lookup.plain(op, aim)
     states = past(op, lines, system, lookup)
     route = route_steps(op, states, lookup)[-1]
     about = [s for s in lookup.operators.statements_on(op, line) if aim.macos in s.macos]
@@ -283,15 +282,14 @@ def _run(op: str, release: Release, system: str, lookup: OperatorLookup) -> Stat
     if op not in lookup.lists.operators(line):
         return StateRun(torch=line, exists=False)
     aim = target(line, system)
-    dtype = lookup.default_dtype(op, aim)
+    dtype, verdict = lookup.plain(op, aim)
     states = lookup.states(op, aim, COMMON_DTYPES)
     about = lookup.operators.statements_on(op, line)
-    because = lookup.verdict(op, aim, dtype).because
     return StateRun(
         torch=line,
         states=tuple(CELLS.index(cell_state(states[name])) for name in COMMON_DTYPES),
         default=COMMON_DTYPES.index(dtype),
-        because=without_release(because, release.torch),
+        because=without_release(verdict.because, release.torch),
         systems=systems(op, release, lookup) if about else {},
         notes=tuple(statement.id for statement in about if aim.macos in statement.macos),
     )

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from operator import attrgetter
+from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
@@ -89,13 +90,12 @@ def history(
     )
 
 
-class _ReleaseProperties(msgspec.Struct, frozen=True, kw_only=True):
-    """The properties of an overload in one release; a step is made where they differ."""
+class _Moment(NamedTuple):
+    """An overload in one release; a step is made where two releases differ."""
 
-    state: State
-    because: str
+    #: as the first of a history, with every dtype
+    step: Step
     severity: int
-    dtypes: dict[str, State]
     #: (overload, registration) of those that decide, and the ids of the statements on them.
     registrations: dict[str, str]
     statements: frozenset[str]
@@ -103,11 +103,15 @@ class _ReleaseProperties(msgspec.Struct, frozen=True, kw_only=True):
     #: the statements on every operator, with the dtypes that they name.
     general: dict[str, tuple[str, ...]]
 
+    @property
+    def is_native(self) -> bool:
+        return self.step.status == "native"
+
 
 def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tuple[Step, ...]:
     """Return the releases where something changed for an overload, on one macOS version."""
     changes: list[Step] = []
-    before: _ReleaseProperties | None = None
+    before: _Moment | None = None
     for release in lookup.lists.releases:
         line = release.line
         if lookup.operators.resolution(op, line).value is None:
@@ -117,74 +121,67 @@ def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tu
             continue
         now = _moment(op, line, system, dtype, lookup)
         if before is None or _differ(before, now):
-            changes.append(_step(line, before, now))
+            changes.append(_step(before, now))
         before = now
     return tuple(changes)
 
 
-def _moment(op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup) -> _ReleaseProperties:
+def _moment(op: str, line: str, system: str, dtype: str | None, lookup: OperatorLookup) -> _Moment:
     aim = target(line, system)
-    verdict = lookup.verdict(op, aim, dtype or lookup.default_dtype(op, aim))
+    _, verdict = lookup.plain(op, aim, dtype)
     column = lookup.lists.operators(line)
     (route,) = route_steps(op, (line,), lookup)
-    return _ReleaseProperties(
-        route=route,
-        state=State(status=verdict.status, kind=verdict.kind),
-        because=verdict.because,
+    statements = (each for each in lookup.operators.statements_on(op, line) if aim.macos in each.macos)
+    general = (each for each in lookup.operators.everywhere(line) if aim.macos in each.macos)
+    return _Moment(
+        step=Step(
+            torch=line,
+            status=verdict.status,
+            kind=verdict.kind,
+            because=verdict.because,
+            change="first",
+            changed=(),
+            dtypes=lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
+            route=route.route,
+        ),
         severity=outcome(verdict).severity,
-        dtypes=lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),
         registrations={
             name: column.get(name) or lookup.operators.resolution(name, line).value or "absent"
             for name in lookup.operators.deciding(op, line)
         },
-        statements=frozenset(
-            statement.id
-            for statement in lookup.operators.statements_on(op, line)
-            if aim.macos in statement.macos and (not dtype or not statement.dtypes or dtype in statement.dtypes)
-        ),
-        general={
-            statement.id: statement.dtypes
-            for statement in lookup.operators.everywhere(line)
-            if aim.macos in statement.macos
-        },
+        statements=frozenset(each.id for each in statements if not (dtype and each.dtypes) or dtype in each.dtypes),
+        route=route,
+        general={each.id: each.dtypes for each in general},
     )
 
 
-def _differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
-    parts = attrgetter("state", "dtypes", "registrations", "statements")
+def _differ(before: _Moment, now: _Moment) -> bool:
+    parts = attrgetter("step.status", "step.kind", "step.dtypes", "registrations", "statements")
     return _routes_differ(before, now) or parts(before) != parts(now)
 
 
-def _routes_differ(before: _ReleaseProperties, now: _ReleaseProperties) -> bool:
+def _routes_differ(before: _Moment, now: _Moment) -> bool:
     """Return whether native calls are computed in another way; other changes show in the status."""
-    if {before.state.status, now.state.status} != {"native"} or now.route.route == "unknown":
-        return False
-    return not before.route.is_like(now.route)
+    is_known = before.is_native and now.is_native and now.route.route != "unknown"
+    return is_known and not before.route.is_like(now.route)
 
 
-def _step(line: str, before: _ReleaseProperties | None, now: _ReleaseProperties) -> Step:
+def _step(before: _Moment | None, now: _Moment) -> Step:
     if before is None:
-        change, changed = "first", [f"{op}: {value}" for op, value in now.registrations.items()]
-        if now.state.status == "native" and now.route.route != "unknown":
+        changed = [f"{op}: {value}" for op, value in now.registrations.items()]
+        if now.is_native and now.route.route != "unknown":
             changed.append(f"computed by: {route_words(now.route)}")
-    else:
-        change = "better" if now.severity < before.severity else "worse"
-        change = "same" if now.severity == before.severity else change
-        changed = [*_changes(before, now)]
-    old = before.dtypes if before else {}
-    return Step(
-        torch=line,
-        status=now.state.status,
-        kind=now.state.kind,
-        because=now.because,
-        route=now.route.route,
-        change=change,
-        changed=tuple(changed),
-        dtypes={name: state for name, state in now.dtypes.items() if old.get(name) != state},
+        return replace(now.step, changed=tuple(changed))
+    change = "better" if now.severity < before.severity else "worse"
+    return replace(
+        now.step,
+        change="same" if now.severity == before.severity else change,
+        changed=tuple(_changes(before, now)),
+        dtypes={name: state for name, state in now.step.dtypes.items() if before.step.dtypes.get(name) != state},
     )
 
 
-def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> Iterator[str]:
+def _changes(before: _Moment, now: _Moment) -> Iterator[str]:
     for op in dict.fromkeys([*before.registrations, *now.registrations]):
         was, value = before.registrations.get(op), now.registrations.get(op)
         if was != value:
@@ -192,7 +189,7 @@ def _changes(before: _ReleaseProperties, now: _ReleaseProperties) -> Iterator[st
     if _routes_differ(before, now):
         yield f"computed by: {route_words(before.route)} -> {route_words(now.route)}"
     # A statement on every operator is listed only where it changes a state.
-    shown = {name for name, state in now.dtypes.items() if before.dtypes[name] != state}
+    shown = {name for name, state in now.step.dtypes.items() if before.step.dtypes[name] != state}
     sides = (("no longer applies", before, now), ("applies from here", now, before))
     for text, side, other in sides:
         yield from (f"{text}: {name}" for name in sorted(side.statements - other.statements))

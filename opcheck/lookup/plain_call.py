@@ -192,6 +192,11 @@ class OperatorLookup:
         """Return the state of each dtype."""
         return {dtype: self.state(op, target, dtype) for dtype in dtypes}
 
+    def plain(self, op: str, target: Target, dtype: str | None = None) -> tuple[str, Verdict]:
+        """Return the dtype of a question that may name none, and the verdict."""
+        dtype = dtype or self.default_dtype(op, target)
+        return dtype, self.verdict(op, target, dtype)
+
     @cached_method
     def default_dtype(self, op: str, target: Target) -> str:
         """Return the dtype for a question that names none: the first usual dtype that the operator takes.
@@ -312,8 +317,8 @@ _MOST_CALLS = 4096
 
 @functools.lru_cache(_MOST_CALLS)
 def _call(op: str, names: Sequence[str], dtype: str, rank: int) -> OpCall:
-    inputs = [_tensor(number, name, dtype, rank) for number, name in enumerate(names)]
-    return OpCall(op=op, inputs=tuple(inputs), outputs=(_tensor(len(inputs), "", dtype, rank),))
+    *inputs, output = (_tensor(number, name, dtype, rank) for number, name in enumerate((*names, "")))
+    return OpCall(op=op, inputs=tuple(inputs), outputs=(output,))
 
 
 def is_removed(op: str, line: str) -> bool:
@@ -361,14 +366,9 @@ def _tensor_names(statement: Statement) -> list[str]:
 
 
 def _tensor(number: int, argument: str, dtype: str, rank: int) -> TensorSpec:
-    return TensorSpec(
-        tensor=number,
-        storage=number,
-        dtype=_OWN_DTYPES.get(argument, dtype),
-        shape=(_SIZE,) * rank,
-        stride=tuple(_SIZE**place for place in reversed(range(rank))),
-        argument=argument,
-    )
+    shape, stride = (_SIZE,) * rank, tuple(_SIZE**place for place in reversed(range(rank)))
+    dtype = _OWN_DTYPES.get(argument, dtype)
+    return TensorSpec(tensor=number, storage=number, dtype=dtype, shape=shape, stride=stride, argument=argument)
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.files import is_out_of_space
+from opcheck.data.wheels.damage import damage
 from opcheck.worker import process
 
 #: An unpacked wheel may take this many times its size, plus these bytes: torch's wheels take four times their size.
@@ -147,11 +148,7 @@ def obtain(source: str, cache: Path, package: str = "torch") -> Path:
             wheel = _find_cached(source, Path(folder), package)
             if wheel and not problem:
                 return wheel.rename(cache / wheel.name)
-    raise OpListError(
-        f"no macOS arm64 wheel of {package} {source} could be downloaded",
-        context=problem,
-        hint="give the path of the wheel file instead",
-    )
+    raise damage("no_wheel", problem, package=package, source=source)
 
 
 #: Where PyTorch publishes its nightly builds; OPCHECK_NIGHTLY_INDEX names a mirror.
@@ -172,11 +169,7 @@ def obtain_nightly(cache: Path) -> Path:
             problem = _download("", Path(folder), python, "torch", "--pre", "--index-url", index)
             for wheel in () if problem else Path(folder).glob("torch-*_arm64.whl"):
                 return wheel.rename(cache / wheel.name)
-    raise OpListError(
-        "no nightly wheel of torch could be downloaded",
-        context=problem,
-        hint="download one elsewhere: opcheck lists build --wheel FILE",
-    )
+    raise damage("no_nightly", problem)
 
 
 def _find_cached(release: str, cache: Path, package: str) -> Path | None:

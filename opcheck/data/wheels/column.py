@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.errors import OpListError
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.wheels import torchgen_child
+from opcheck.data.wheels.damage import damage
 from opcheck.data.wheels.image import Address, Image, LinkedCall, Store, run
 from opcheck.worker import process
 
@@ -50,26 +50,14 @@ def read_schemas(tree: Path) -> dict[str, Schema]:
     if done.late or done.code:
         # torchgen adds "in FILE:LINE:" and the schema below the exception's own line.
         lines = done.err.strip().splitlines()[-3:]
-        raise OpListError(
-            "the wheel's torchgen does not parse its native_functions.yaml",
-            context=" ".join(line.strip() for line in lines) or "no output",
-            hint="install PyYAML and typing_extensions: pip install 'opcheck[wheels]'",
-        )
+        raise damage("no_schemas", " ".join(line.strip() for line in lines) or "no output")
     try:
         schemas = documents.from_json(done.out, dict[str, Schema])
     except documents.DocumentError as error:
-        raise OpListError(
-            "torchgen printed something else than the overloads",
-            context=str(error),
-            hint="the wheel's torchgen has changed; torchgen_child.py must learn it",
-        ) from error
+        raise damage("other_schemas", str(error)) from error
     orphans = sorted(n for n, s in schemas.items() if s.generated and s.base not in schemas)
     if orphans:
-        raise OpListError(
-            f"{len(orphans)} generated overloads without the operator that they wrap",
-            context=", ".join(orphans[:5]),
-            hint="torchgen/native_function_generation.py has changed; torchgen_child.py must learn it",
-        )
+        raise damage("orphans", ", ".join(orphans[:5]), count=len(orphans))
     return schemas
 
 
@@ -123,11 +111,7 @@ def _registering_functions(image: Image) -> dict[int, str]:
         if ".cold" not in name
     }
     if set(targets.values()) != {_IMPL, _FALLBACK}:
-        raise OpListError(
-            "the library does not define torch::Library::_impl and _fallback",
-            context="libtorch_cpu.dylib",
-            hint="torch/library.h has changed, or the symbols are stripped; the reader must learn it",
-        )
+        raise damage("no_registering_functions", "libtorch_cpu.dylib")
     return targets
 
 
@@ -161,11 +145,7 @@ def _name(image: Image, registers: dict[int, int], symbol: str) -> str:
     # Itanium C++ ABI, AAPCS64: x0 is the Library, x1 the name.
     name = image.string(registers[1]) if 1 in registers else None
     if not name:
-        raise OpListError(
-            "a registration whose operator name is not a constant",
-            context=symbol,
-            hint="the compiler has changed how it builds the call; the reader must learn it",
-        )
+        raise damage("no_name", symbol)
     return name
 
 
@@ -216,11 +196,7 @@ def stub_table(image: Image) -> dict[str, bool]:
     stored = (name for at in mps_kernels(image) for name in image.names_at(at))
     with_mps = {match["name"] for name in stored if (match := _OBJECT.fullmatch(name))}
     if not with_mps or not with_mps <= stubs:
-        raise OpListError(
-            "the DispatchStub table cannot be read",
-            context=", ".join(sorted(with_mps - stubs)) or "no stub has an MPS pointer",
-            hint="aten/src/ATen/native/DispatchStub.h has changed; the reader must learn it",
-        )
+        raise damage("no_stubs", ", ".join(sorted(with_mps - stubs)) or "no stub has an MPS pointer")
     return {name: name in with_mps for name in sorted(stubs)}
 
 
@@ -250,11 +226,7 @@ def check_unconditional(image: Image) -> None:
             at for suffix in ("", "_out") for at, _ in image.matching(_mangle(name + suffix).removesuffix("E") + "E")
         )
         if not any(_refers(image, at, places) for at in functions):
-            raise OpListError(
-                f"at::native::{name} no longer refers to {stub}",
-                context=f"{overload} in opcheck/data/wheels/column.py",
-                hint="read the C++ of this release and correct the table",
-            )
+            raise damage("no_reference", f"{overload} in opcheck/data/wheels/column.py", name=name, stub=stub)
 
 
 def _refers(image: Image, address: int, places: set[int]) -> bool:
@@ -288,11 +260,7 @@ def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
             continue
         here = set(_find_registered(tree))
         if not here or not here <= _KNOWN:
-            raise OpListError(
-                "a Python registration for MPS that opcheck does not know",
-                context=f"{path}: {', '.join(sorted(here - _KNOWN)) or 'a dispatch key, no impl()'}",
-                hint="read whether it runs on import, then add it to wheels/column.py",
-            )
+            raise damage("unknown_python", f"{path}: {', '.join(sorted(here - _KNOWN)) or 'a dispatch key, no impl()'}")
         texts |= here
     return frozenset(name for name in texts if name.startswith("aten::"))
 
@@ -403,11 +371,7 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
         if registration.key == "AutocastMPS":
             autocast[name] = _policy(name, symbols)
     if sorted(backend) != sorted([_MPS_FALLBACK, _ERROR_FALLBACK]):
-        raise OpListError(
-            "the backend-wide MPS fallbacks are not the two that are known",
-            context=f"found: {', '.join(backend) or 'none'}",
-            hint="aten/src/ATen/mps/MPSFallback.mm has changed; read it before trusting this list",
-        )
+        raise damage("other_fallbacks", f"found: {', '.join(backend) or 'none'}")
     return Dispatch(
         kernels={key: frozenset(names) for key, names in kernels.items()},
         always_fallback=frozenset(special[_MPS_FALLBACK]),
@@ -419,11 +383,7 @@ def dispatch(registrations: tuple[Registration, ...]) -> Dispatch:
 def _policy(name: str, symbols: str) -> str:
     numbers = set(_POLICY.findall(symbols))
     if len(numbers) != 1 or int(*numbers) >= len(_POLICIES):
-        raise OpListError(
-            "an autocast registration without one known CastPolicy",
-            context=f"{name}: {sorted(numbers)}",
-            hint="aten/src/ATen/autocast_mode.h has changed; column.py must learn it",
-        )
+        raise damage("no_policy", f"{name}: {sorted(numbers)}")
     return _POLICIES[int(*numbers)]
 
 
@@ -452,11 +412,7 @@ def check(registrations: Dispatch, schemas: Mapping[str, Schema]) -> None:
 
 def _expect(what: str, names: AbstractSet[str], *, holds: bool) -> None:
     if not holds:
-        raise OpListError(
-            f"the library and its native_functions.yaml disagree: {what}",
-            context=", ".join(sorted(names)[:8]) or "nothing found",
-            hint="read the release's MPSFallback.mm and RegisterMPS; then teach column.py",
-        )
+        raise damage("disagrees", ", ".join(sorted(names)[:8]) or "nothing found", what=what)
 
 
 def column(

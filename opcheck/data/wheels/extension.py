@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import msgspec
 
-from opcheck.common.errors import OpListError, UsageError
+from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.extensions import (
     FILE,
@@ -26,6 +26,7 @@ from opcheck.data.extensions import (
 from opcheck.data.files import add_column
 from opcheck.data.history import by_version
 from opcheck.data.wheels.archive import obtain, open_archive, read_metadata
+from opcheck.data.wheels.damage import damage
 from opcheck.data.wheels.image import Address, Image, LinkedCall, run
 from opcheck.data.wheels.release import write_changed
 
@@ -93,17 +94,9 @@ def read_extension(path: Path) -> ExtensionFacts:
     torch_line = torch_line_of(name, line)
     pinned = _PINNED.match(requires)
     if pinned and str(Version.parse(pinned["version"])) != torch_line:
-        raise OpListError(
-            f"{name} {version} was not released with torch {torch_line}",
-            context=f"{path.name} asks for {requires}",
-            hint="the numbering has changed; opcheck/data/extensions.py must learn it",
-        )
+        raise damage("other_pair", f"{path.name} asks for {requires}", release=f"{name} {version}", torch=torch_line)
     if not column:
-        raise OpListError(
-            "the wheel registers no operator",
-            context=path.name,
-            hint="it is built in another way; extension.py must learn it",
-        )
+        raise damage("no_operator", path.name)
     kinds = list(column.values())
     release = ExtensionRelease(
         version=version,
@@ -296,8 +289,4 @@ def find_values(namespace: str, registrations: Iterable[Registered]) -> dict[str
 
 
 def _fail(message: str, symbol: str) -> NoReturn:
-    raise OpListError(
-        f"the extension registers in a way that is not known: {message}",
-        context=symbol,
-        hint="the compiler or torch/library.h has changed; extension.py must learn it",
-    )
+    raise damage("unknown_registration", symbol, message=message)

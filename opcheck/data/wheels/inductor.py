@@ -14,6 +14,7 @@ from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import archive
 from opcheck.data.wheels.archive import open_archive
+from opcheck.data.wheels.damage import damage
 
 if TYPE_CHECKING:
     import zipfile
@@ -59,11 +60,7 @@ def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
         wheel.name == release.wheel
         and hashlib.sha256(documents.read(wheel, documents.MOST_LARGE)).hexdigest() != release.sha256
     ):
-        raise OpListError(
-            "the wheel in the cache differs from the released wheel",
-            context=f"{wheel}: its SHA-256 is not that of the op lists",
-            hint="delete the file and run the command again, which downloads it",
-        )
+        raise damage("other_wheel", f"{wheel}: its SHA-256 is not that of the op lists")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as scratch:
         content = Path(scratch, "content")

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.errors import OpListError
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data.files import Counts, Release, add_column, dump_releases, read_releases
@@ -17,6 +16,7 @@ from opcheck.data.registrations import FILES, VALUES, forget
 from opcheck.data.wheels import archive, column
 from opcheck.data.wheels.archive import obtain, report_damage
 from opcheck.data.wheels.column import Schema, find_declared, python_kernels, read_schemas, registrations
+from opcheck.data.wheels.damage import damage
 from opcheck.data.wheels.image import Image
 
 #: aten/src/ATen/mps/MPSDevice.mm or MPSHooks.mm: the text that the backend refuses to start with.
@@ -92,11 +92,7 @@ def _read(path: Path) -> ReleaseFacts:
 def _with_declared(written: dict[str, Schema], names: frozenset[str]) -> dict[str, Schema]:
     """Return the yaml's overloads, and those that only C++ declares (aten::quantized_lstm.input ...)."""
     if not written.keys() <= names:
-        raise OpListError(
-            "the yaml has overloads that the library does not declare",
-            context=", ".join(sorted(written.keys() - names)[:8]),
-            hint="RegisterSchema.cpp is compiled in another way; column.py must learn it",
-        )
+        raise damage("undeclared", ", ".join(sorted(written.keys() - names)[:8]))
     return {name: written.get(name, Schema(generated=False, keys=())) for name in names}
 
 
@@ -104,11 +100,7 @@ def _minimum_macos(image: Image) -> tuple[str, str]:
     texts = sorted({text.strip() for text in image.strings(_MINIMUM)})
     versions = {match[1] for text in texts if (match := _VERSION.search(text))}
     if len(versions) != 1 or len(texts) != 1:
-        raise OpListError(
-            "the library does not state the oldest macOS of its MPS backend",
-            context=f"{_MINIMUM.decode()!r}: {texts}",
-            hint="the text has changed; read aten/src/ATen/mps and teach release.py",
-        )
+        raise damage("no_minimum", f"{_MINIMUM.decode()!r}: {texts}")
     return versions.pop(), texts[0]
 
 
@@ -180,9 +172,5 @@ def _read_releases(op_lists_dir: Path) -> Sequence[Release]:
     # A history needs the list of releases: its values are valid "until the next known release".
     orphan = next((f for f in FILES.values() if (op_lists_dir / f).is_file()), None)
     if orphan:
-        raise OpListError(
-            "op lists without their releases.yaml",
-            context=str(op_lists_dir / orphan),
-            hint="restore releases.yaml, or remove the directory's registrations to start over",
-        )
+        raise damage("no_releases", str(op_lists_dir / orphan))
     return ()

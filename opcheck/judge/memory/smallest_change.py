@@ -149,12 +149,8 @@ def _quantize(kind: str) -> MemoryChange:
 
     def quantize(trace: Trace) -> Trace:
         weights = _denoiser_weights(trace)
-        lives = [
-            replace(life, nbytes=weights[life.storage] * bytes_of_block // of_block)
-            if life.storage in weights
-            else life
-            for life in trace.lifetimes
-        ]
+        sizes = {storage: count * bytes_of_block // of_block for storage, count in weights.items()}
+        lives = [replace(life, nbytes=sizes.get(life.storage, life.nbytes)) for life in trace.lifetimes]
         number = min((life.storage for life in lives), default=0)
         for index, call in enumerate(trace.calls):
             read = {spec.storage for spec in call.inputs if spec.storage in weights}

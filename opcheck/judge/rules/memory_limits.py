@@ -38,15 +38,11 @@ def _report_memory(memory: Memory, mac: MacFit) -> Finding:
     else:
         why = f"PyTorch raises above {filesize(mac.limit)}"
     enough = smallest(memory, "fits")
+    larger = f"a Mac of {enough.memory} GB" if enough else f"as it is, no Mac up to {memory.macs[-1].memory} GB"
     return finding(
         severity="error" if raises else "warning",
         message=f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB: {why}",
-        hint=sentences(
-            *memory.advice,
-            f"a Mac of {enough.memory} GB would do"
-            if enough
-            else f"as it is, no Mac up to {memory.macs[-1].memory} GB would do",
-        ),
+        hint=sentences(*memory.advice, f"{larger} would do"),
         prints=mac.prints,
         locations=(mac.place,) if mac.place else (),
     )
@@ -81,12 +77,9 @@ def _report_growth(entries: Sequence[MemoryGrowth], kind: GrowthKind, *, is_seen
         sizes = max(each.seen for each in entries)
         message = f"{names}: results of {sizes} sizes, whose freed buffers stay cached, {total:.3g} MB with each size"
     else:
-        graphs = sum(each.graphs for each in entries)
-        if is_seen:
-            seen = sum(each.seen for each in entries)
-            start = f"the shapes vary: {seen} graphs for {names} so far"
-        else:
-            start = f"where the length varies, {names} compile graphs"
+        graphs, seen = sum(each.graphs for each in entries), sum(each.seen for each in entries)
+        start = f"where the length varies, {names} compile graphs"
+        start = f"the shapes vary: {seen} graphs for {names} so far" if is_seen else start
         message = f"{start}; each new shape adds {graphs} to a cache without limit, at least {total:.3g} MB"
     return finding(
         severity="warning" if is_seen else "note",
@@ -183,9 +176,6 @@ def _report_tensors(target: Target, limit: _Limit, effect: str, calls: list[tupl
         hint="split the tensor: a smaller batch, chunks along its largest dimension",
         op=ops[0] if len(ops) == 1 else "",
         prints=next((text for span, text in limit.prints if target.torch in span), ""),
-        locations=tuple(
-            GroupLocation.at(location, module=module, count=count, phase=phase)
-            for (location, module, phase), count in places.items()
-        ),
+        locations=tuple(GroupLocation.at(at, module=m, phase=p, count=n) for (at, m, p), n in places.items()),
         count=len(calls),
     )
