@@ -144,7 +144,7 @@ def read_evidence(folder: Path) -> HostEvidence:
     Raises:
         InputError: there is none, it is damaged, or another key signed it.
     """
-    with _explained(folder, "no evidence of a run"):
+    with _explain(folder, "no evidence of a run"):
         evidence = documents.from_json(documents.read(folder / FILE), HostEvidence)
     if evidence.schema != SCHEMA:
         raise _refuse(folder, f"{evidence.schema!r} is not {SCHEMA!r}")
@@ -163,11 +163,11 @@ def read_rows(folder: Path, evidence: HostEvidence) -> dict[str, tuple[HostRow, 
     for step in evidence.steps:
         if step.state != "done":
             continue
-        with _explained(folder, f"{step.file} cannot be read"):
+        with _explain(folder, f"{step.file} cannot be read"):
             body = documents.read(folder / step.file, _MOST_BYTES, follow=False)
         if hashlib.sha256(body).hexdigest() != step.sha256:
             raise _refuse(folder, f"{step.file} has another digest")
-        with _explained(folder, step.file):
+        with _explain(folder, step.file):
             rows[step.file] = documents.from_json(body, tuple[HostRow, ...])
         if len(rows[step.file]) > _MOST_ROWS:
             raise _refuse(folder, f"{step.file} has more than {_MOST_ROWS:,} rows")
@@ -178,7 +178,7 @@ def _refuse(folder: Path, why: str) -> InputError:
     return InputError(f"this evidence is refused: {why}", context=str(folder / FILE), hint=_HINT)
 
 
-def _explained(folder: Path, what: str) -> AbstractContextManager[None]:
+def _explain(folder: Path, what: str) -> AbstractContextManager[None]:
     what = f"this evidence is refused: {what}"
     return explain_errors((OSError, ValueError), what, context=folder / FILE, hint=_HINT, kind=InputError)
 

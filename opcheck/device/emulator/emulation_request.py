@@ -37,7 +37,7 @@ class RunRequest(ProgramRequest, frozen=True, kw_only=True):
     exact: bool = False
 
 
-def run_trace(model: str, tracer: str, torch: str, target: Target, **more: Any) -> Trace:
+def make_run_trace(model: str, tracer: str, torch: str, target: Target, **more: Any) -> Trace:
     """Return the trace of a run that was made for a target with this torch."""
     more |= {"target_torch": str(target.torch), "target_macos": str(target.macos)}
     return Trace(model=model, mode="run", tracer=tracer, installed_torch=torch, **more)

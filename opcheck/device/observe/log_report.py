@@ -12,7 +12,7 @@ from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
 from opcheck.data.registrations import OpLists
-from opcheck.device.emulator.emulation_request import run_trace
+from opcheck.device.emulator.emulation_request import make_run_trace
 from opcheck.device.observe.log_parsing import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent, parse, table
 from opcheck.judge.assembly import assemble
 from opcheck.judge.judge import outcome
@@ -216,7 +216,7 @@ def read(
     machine = system("\n".join(text for _, text in logs), events, lists, torch=torch, macos=macos)
     failed = any(event.kind in ENDS for event in events)
     model = ", ".join(name for name, _ in logs)
-    trace = run_trace(model, TRACER, machine.torch, machine.target, complete=not failed)
+    trace = make_run_trace(model, TRACER, machine.torch, machine.target, complete=not failed)
     calls = [*_fallbacks(events, machine, lists), *other_calls(events, machine.target.torch, lists)]
     unchecked = tuple(_not_checked(events, machine))
     return report_of(calls, trace, machine.target, lists, copies=copies(()), not_checked=unchecked, failed=failed)

@@ -11,7 +11,7 @@ from opcheck.common.text import any_layer
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.data.environment import load_environment
 from opcheck.data.registrations import OpLists
-from opcheck.device.emulator.emulation_request import run_trace
+from opcheck.device.emulator.emulation_request import make_run_trace
 from opcheck.device.observe.log_parsing import ENDS, MARK, LogEvent, parse
 from opcheck.device.observe.log_report import ObservedCalls, copies, fallback, other_calls, report_of
 from opcheck.device.observe.profiler_variables import PROFILE, effects
@@ -95,7 +95,7 @@ class CallTimeline:
         calls = fallback(op, self._warned.get(op, ()), printed, self._line, self._lists)
         counts = {number: len(events) for number, events in by_row.items()}
         self._left.update(counts)
-        return self._placed(calls, counts, ms=float(total.numbers["cpu_ms"]) if total else None)
+        return self._place_calls(calls, counts, ms=float(total.numbers["cpu_ms"]) if total else None)
 
     def _warned_fallback(self, op: str, warned: Sequence[LogEvent]) -> ObservedCalls:
         """A fallback of a release whose profiler prints nothing: the rows have the counts."""
@@ -110,9 +110,9 @@ class CallTimeline:
         for row in rows or self._composite_at(lines):
             self._left[row.number] += self._counts[row.number]
         counts = {row.number: self._counts[row.number] for row in rows}
-        return self._placed(calls, counts, count=sum(counts.values()) or calls.count)
+        return self._place_calls(calls, counts, count=sum(counts.values()) or calls.count)
 
-    def _placed(self, calls: ObservedCalls, counts: dict[int, int], **changes: Any) -> ObservedCalls:
+    def _place_calls(self, calls: ObservedCalls, counts: dict[int, int], **changes: Any) -> ObservedCalls:
         """The calls with what the recorder has of so many of each row."""
         places, dtypes = self._places(counts) or calls.places, self._dtypes(counts)
         return msgspec.structs.replace(calls, where=self._machine, places=places, dtypes=dtypes, **changes)
@@ -139,9 +139,9 @@ class CallTimeline:
             if row and there and back and not self._left[number] and row.op not in _COPIES:
                 runs = min(self._counts[number], len(there))
                 self._left[number] += runs
-                what, nbytes = "its kernel copied memory to the CPU and back", sum(map(_bytes, (*there, *back)))
+                what, nbytes = "its kernel copied memory to the CPU and back", sum(map(_count_bytes, (*there, *back)))
                 verdict = Verdict(status="fallback", kind="internal", because=what)
-                yield self._calls(row.op, {number: runs}, verdict, nbytes=nbytes)
+                yield self._make_calls(row.op, {number: runs}, verdict, nbytes=nbytes)
 
     def left_mps(self, number: int) -> bool:
         """Return whether calls of that row went to the CPU; known after ``fallbacks`` and ``detours``."""
@@ -156,11 +156,11 @@ class CallTimeline:
                 by_op[row.op][row.number] = count
         for op, counts in by_op.items():
             verdict = Verdict(status="native", because="it was called on mps, and no fallback was printed")
-            yield self._calls(op, counts, verdict)
+            yield self._make_calls(op, counts, verdict)
 
-    def _calls(self, op: str, counts: dict[int, int], verdict: Verdict, **more: Any) -> ObservedCalls:
+    def _make_calls(self, op: str, counts: dict[int, int], verdict: Verdict, **more: Any) -> ObservedCalls:
         calls = ObservedCalls(op=op, verdict=verdict, count=sum(counts.values()), where=self._machine, **more)
-        return self._placed(calls, counts)
+        return self._place_calls(calls, counts)
 
     def warnings(self) -> Iterator[LogEvent]:
         """The warnings of kernels, each as often as it was printed."""
@@ -180,7 +180,7 @@ class CallTimeline:
         return tuple(msgspec.structs.replace(place, count=count) for place, count in by_place.items())
 
 
-def _bytes(event: LogEvent) -> int:
+def _count_bytes(event: LogEvent) -> int:
     return int(event.numbers["bytes"])
 
 
@@ -231,7 +231,7 @@ def report_of_run(
     calls = [*timeline.fallbacks(), *timeline.detours(), *timeline.native()]
     calls += other_calls([*timeline.warnings(), *failures], target.torch, lists)
     build = {"macos build": start.build} if start.build else {}
-    trace = run_trace(
+    trace = make_run_trace(
         " ".join((request.program, *request.arguments)),
         "stand-in" if request.stand_in else "mac",
         start.torch,

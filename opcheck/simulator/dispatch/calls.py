@@ -40,9 +40,9 @@ def result_of(call: BoundCall, ask: TargetQueries) -> ShapedResult:
     """
     route = call.route
     if route.operator.metadata is not None:
-        specs = route.operator.metadata(_convert(call.named(), lambda tensor: tensor._mps.spec, spec_of), ask)
+        specs = route.operator.metadata(_convert(call.name_arguments(), lambda tensor: tensor._mps.spec, spec_of), ask)
         return ShapedResult(specs, _list_unchanged(call), _largest(specs))
-    if any(is_on_mps(t) and t._mps.spec.layout is not torch.strided for t in _inputs(call)):
+    if any(is_on_mps(t) and t._mps.spec.layout is not torch.strided for t in _list_inputs(call)):
         # torch has meta kernels for hardly any operator on sparse tensors.
         return _run_without_meta(call)
     try:
@@ -61,7 +61,7 @@ def result_of(call: BoundCall, ask: TargetQueries) -> ShapedResult:
         return _run_without_meta(call)
 
 
-def _inputs(call: BoundCall) -> tuple[torch.Tensor, ...]:
+def _list_inputs(call: BoundCall) -> tuple[torch.Tensor, ...]:
     return flat_tensors((call.args, list(call.kwargs.values())))
 
 
@@ -77,14 +77,14 @@ def _run(call: BoundCall) -> ShapedResult:
     )
     if route.has_device and (route.factory or "device" in call.kwargs):
         meta.kwargs["device"] = META
-    result = _shaped(call, route.func(*meta.args, **meta.kwargs))
+    result = _shape_results(call, route.func(*meta.args, **meta.kwargs))
     if not route.reshapes:
         return result
-    written = (flat_tensors(meta.argument(index)) for index in route.writes)
+    written = (flat_tensors(meta.get_argument(index)) for index in route.writes)
     return result._replace(written=tuple(tuple(map(spec_of, tensors)) for tensors in written))
 
 
-def _shaped(call: BoundCall, outputs: Any) -> ShapedResult:
+def _shape_results(call: BoundCall, outputs: Any) -> ShapedResult:
     """Return the metadata of results, of a call that leaves that of its arguments as it is."""
     listed = outputs if len(call.route.returns) > 1 else (outputs,) if call.route.returns else ()
     specs = tuple(_spec(output) for output in listed)
@@ -95,10 +95,10 @@ def _run_without_meta(call: BoundCall) -> ShapedResult:
     route = call.route
     if route.writes and all(relation.relation == "argument" for relation in route.returns):
         # In place, without a reshape: the results are the arguments.
-        results = (call.argument(each.argument) for each in route.returns)
+        results = (call.get_argument(each.argument) for each in route.returns)
         specs = tuple(each._mps.spec if is_on_mps(each) else each for each in results)
         return ShapedResult(specs, _list_unchanged(call), 0)
-    if sum(t.numel() for t in _inputs(call)) <= _ZEROS_ELEMENTS:
+    if sum(t.numel() for t in _list_inputs(call)) <= _ZEROS_ELEMENTS:
         with contextlib.suppress(NotImplementedError):
             return _run_on_zeros(call)
     whose = f"torch {torch.__version__}" if route.name.startswith("aten::") else "its library"
@@ -113,7 +113,7 @@ def _run_on_zeros(call: BoundCall) -> ShapedResult:
     real_kwargs = _convert(call.kwargs, zeros)
     if "device" in real_kwargs:
         real_kwargs["device"] = torch.device("cpu")
-    return _shaped(call, call.route.func(*wrap_numbers(call.route, _convert(call.args, zeros)), **real_kwargs))
+    return _shape_results(call, call.route.func(*wrap_numbers(call.route, _convert(call.args, zeros)), **real_kwargs))
 
 
 # -- conversion ---------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def flat_tensors(value: Any) -> tuple[torch.Tensor, ...]:
 
 
 def _list_unchanged(call: BoundCall) -> tuple[tuple[TensorMeta | None, ...], ...]:
-    return tuple((None,) * len(flat_tensors(call.argument(index))) for index in call.route.writes)
+    return tuple((None,) * len(flat_tensors(call.get_argument(index))) for index in call.route.writes)
 
 
 def _spec(output: Any) -> Any:

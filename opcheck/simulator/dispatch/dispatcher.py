@@ -187,10 +187,10 @@ class Simulator(dispatch.DispatchMode):
     def _device_mismatch(self, bound: BoundCall, inputs: list[torch.Tensor]) -> tuple[str, str] | None:
         route = bound.route
         outs, written = (
-            [t for index in indices for t in flat_tensors(bound.argument(index))]
+            [t for index in indices for t in flat_tensors(bound.get_argument(index))]
             for indices in (route.outs, route.writes)
         )
-        general = mismatch(route.name, bound.named(), inputs, outs, written, iterated=route.is_iterated)
+        general = mismatch(route.name, bound.name_arguments(), inputs, outs, written, iterated=route.is_iterated)
         if general is None:
             return None
         texts = route.operator.device_texts
@@ -247,7 +247,7 @@ class Simulator(dispatch.DispatchMode):
     def _body(self, bound: BoundCall) -> Body:
         route = bound.route
         if (body := route.operator.body) is not None:
-            return Body(body(bound.named(), self.context.ask) if callable(body) else body)
+            return Body(body(bound.name_arguments(), self.context.ask) if callable(body) else body)
         if route.name in LEGACY_BODIES and (names := self.context.ask(legacy_body, route.name)) is not None:
             return Body(names)
         if route.bodiless:
@@ -260,7 +260,7 @@ class Simulator(dispatch.DispatchMode):
 
     def _pass_arguments(self, bound: BoundCall, names: tuple[str, ...], outputs: tuple[torch.Tensor, ...]) -> Body:
         """Return a declared body with the arguments that it passes on (``Operator.passes``)."""
-        arguments, results = bound.named(), calls.metas(outputs)
+        arguments, results = bound.name_arguments(), calls.metas(outputs)
         arguments |= {"result.shape": results[0].shape, "result.stride": results[0].stride} if results else {}
         result: list[calls.InnerCall] = []
         for name in names:
@@ -329,7 +329,7 @@ class Simulator(dispatch.DispatchMode):
             if result.elements <= self.keep and _is_decided(route.operator.absorbing, spec, args):
                 return self._wrap_guess((torch.full(spec.shape, route.operator.absorbing, dtype=spec.dtype),), device)
         if route.operator.unbacked is not None:
-            guess = route.operator.unbacked(bound.named(), self.keep)
+            guess = route.operator.unbacked(bound.name_arguments(), self.keep)
             if guess.assumed:
                 self._report_guess(route.name, guess.assumed)
             return self._wrap_guess(guess.results, device)
@@ -359,7 +359,7 @@ class Simulator(dispatch.DispatchMode):
     def _repair(self, bound: BoundCall) -> tuple[Any, Any]:
         """Return the arguments, made consistent if an assumed value led to some that do not fit together."""
         repair = bound.route.operator.repair
-        changes = repair(bound.named()) if repair else None
+        changes = repair(bound.name_arguments()) if repair else None
         if changes is None:
             return bound.args, bound.kwargs
         changed, assumed = changes
@@ -389,12 +389,12 @@ class Simulator(dispatch.DispatchMode):
             # (ATen/ZeroTensorFallback.cpp).
             outputs = torch.zeros(outputs.shape, dtype=outputs.dtype)
         for index in route.writes:
-            for written in flat_tensors(bound.argument(index)):
+            for written in flat_tensors(bound.get_argument(index)):
                 if is_on_mps(written) and written._mps.payload is not None:
                     refresh(written, spec_of(written._mps.payload))
         if not route.returns:
             return outputs
-        bases = [bound.argument(each.argument) for each in route.returns]
+        bases = [bound.get_argument(each.argument) for each in route.returns]
         if route.returns_list:
             return [self._wrap_real(route.returns[0].relation, out, bases[0], device) for out in outputs]
         if len(route.returns) == 1:
@@ -423,7 +423,7 @@ class Simulator(dispatch.DispatchMode):
     def _compute_shapes(self, bound: BoundCall, result: calls.ShapedResult, device: torch.device) -> Any:
         route = bound.route
         for index, specs in zip(route.writes, result.written, strict=True):
-            for written, spec in zip(flat_tensors(bound.argument(index)), specs, strict=True):
+            for written, spec in zip(flat_tensors(bound.get_argument(index)), specs, strict=True):
                 if is_on_mps(written):
                     if index not in route.operator.keeps_values_of:
                         written._mps.memory.known = False
@@ -434,7 +434,7 @@ class Simulator(dispatch.DispatchMode):
         outputs: list[Any] = []
         on_cpu = route.operator.results_on_cpu
         for index, ((relation, argument), spec) in enumerate(zip(route.returns, result.specs, strict=True)):
-            base = bound.argument(argument)
+            base = bound.get_argument(argument)
             outputs.append(self._wrap_shape(relation, spec, base, _CPU if index in on_cpu else device))
             _keep_bits(route, relation, base, outputs[-1])
         if not outputs:

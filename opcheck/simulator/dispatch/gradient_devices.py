@@ -27,7 +27,7 @@ from opcheck.tracing.torch_private.tensors import BACKWARD_APPLY, RUN_BACKWARD, 
 _PLACES = "_opcheck_places"
 
 
-def _place(value: Any) -> SimpleNamespace | None:
+def _locate(value: Any) -> SimpleNamespace | None:
     """Return what has the device of a tensor, unknown for a wrapper of torch.func's; None for other values.
 
     The tensor itself would keep the graph alive.
@@ -109,7 +109,7 @@ def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     for output in outputs if isinstance(outputs, tuple) else (outputs,):
         node = getattr(output, "grad_fn", None)
         if isinstance(node, cls._backward_cls):
-            setattr(node, _PLACES, [_place(arg) for arg in args])
+            setattr(node, _PLACES, [_locate(arg) for arg in args])
             break
     return outputs
 

@@ -238,11 +238,11 @@ class BoundCall(NamedTuple):
     #: as in simulator/dispatch/calls.py, ``Call``
     key: tuple[Any, ...] = ()
 
-    def named(self) -> dict[str, Any]:
+    def name_arguments(self) -> dict[str, Any]:
         """Return the arguments by their names in the schema, without those that were omitted."""
         return {**dict(zip(self.route.arguments, self.args, strict=False)), **self.kwargs}
 
-    def argument(self, index: int) -> Any:
+    def get_argument(self, index: int) -> Any:
         """Return the argument at a position of the schema; None where there is none."""
         if index < 0:
             return None

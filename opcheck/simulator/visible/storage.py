@@ -65,7 +65,7 @@ class MPSStorage(torch.UntypedStorage):
     def __deepcopy__(self, memo: dict[int, Any]) -> torch.UntypedStorage:
         """Return a copy on the same device."""
         if id(self) not in memo:
-            memo[id(self)] = _copied_to_mps(self)
+            memo[id(self)] = _copy_to_mps(self)
         return memo[id(self)]
 
 
@@ -81,10 +81,10 @@ def on_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
 
 def to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """Return a copy on ``mps`` (torch/storage.py, ``_StorageBase.mps``, would allocate there)."""
-    return storage if isinstance(storage, MPSStorage) else _copied_to_mps(storage)
+    return storage if isinstance(storage, MPSStorage) else _copy_to_mps(storage)
 
 
-def _copied_to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+def _copy_to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     return on_mps(torch.UntypedStorage(storage.nbytes()).copy_(storage, False))
 
 

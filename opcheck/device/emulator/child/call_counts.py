@@ -346,7 +346,7 @@ class CallCounts:
                 count=sum(count for _, count in rows),
                 locations=tuple(_places(rows)),
                 dtypes=tuple(sorted(self._kinds[key].dtypes)),
-                phases=_ordered(row.phase for row, _ in rows),
+                phases=_order_phases(row.phase for row, _ in rows),
                 example=self._kinds[key].example,
                 route=common_route(self._kinds[key].routes),
             )
@@ -382,7 +382,7 @@ def merge_groups(groups: Iterable[CallGroup]) -> tuple[CallGroup, ...]:
     return tuple(sorted(by_key.values(), key=lambda group: (-outcome(group.verdict).severity, group.op)))
 
 
-def _ordered(phases: Iterable[Phase]) -> tuple[Phase, ...]:
+def _order_phases(phases: Iterable[Phase]) -> tuple[Phase, ...]:
     return tuple(sorted(set(phases), key=PHASES.index))
 
 
@@ -394,7 +394,7 @@ def _sum(first: CallGroup, second: CallGroup) -> CallGroup:
         first,
         count=first.count + second.count,
         dtypes=tuple(sorted({*first.dtypes, *second.dtypes})),
-        phases=_ordered((*first.phases, *second.phases)),
+        phases=_order_phases((*first.phases, *second.phases)),
         locations=tuple(msgspec.structs.replace(place, count=count) for place, count in counts.items()),
         example=first.example or second.example,
         route=common_route({first.route, second.route}),

@@ -65,7 +65,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             release = target_reads.READS.now(_release)
-            inside = self._arguments_unchecked(error, route, BoundCall(route, args, kwargs).named(), release)
+            inside = self._arguments_unchecked(error, route, BoundCall(route, args, kwargs).name_arguments(), release)
             if inside is not None:
                 return function(
                     *(inside[name] for name in route.arguments[: len(args)]), **{name: inside[name] for name in kwargs}
@@ -96,7 +96,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         """
         if is_run_by_the_cpu(route.name, self._registrations):
             return None
-        instead = mac_errors.done_instead(error, route.name, given, release)
+        instead = mac_errors.find_mac_outcome(error, route.name, given, release)
         if isinstance(instead, Exception):
             raise mac_errors.mark_raised_on_a_mac(instead) from None
         if instead is not None:

@@ -167,7 +167,7 @@ CHANGES: Mapping[str, Callable[[Any], Any]] = {
 _RAISED: Mapping[str, type[Exception]] = {kind.__name__: kind for kind in (torch.AcceleratorError, RuntimeError)}
 
 
-def done_instead(error: Exception, operator: str, given: Given, release: Version) -> Exception | Given | None:
+def find_mac_outcome(error: Exception, operator: str, given: Given, release: Version) -> Exception | Given | None:
     """Return what a Mac raises where the CPU's kernel raised ``error``; None where that is not known.
 
     Where a Mac checks nothing, it is the arguments that the call continues with.
@@ -257,7 +257,7 @@ def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
         return messages.fallback_warning(verdict.named or op)
     if verdict.status == "unsupported" or not verdict.prints:
         return ""
-    errors = [statement.error for statement in _statements(verdict, lists)]
+    errors = [statement.error for statement in _list_statements(verdict, lists)]
     warns = any(
         error is not None and error.type == "UserWarning" and verdict.prints.startswith(FIELD.split(error.text)[0])
         for error in errors
@@ -265,13 +265,13 @@ def warning_of(verdict: Verdict, op: str, lists: OpLists) -> str:
     return verdict.prints if warns else ""
 
 
-def _statements(verdict: Verdict, lists: OpLists) -> list[Statement]:
+def _list_statements(verdict: Verdict, lists: OpLists) -> list[Statement]:
     by_id = lists.statements.by_id
     return [by_id[entry.detail] for entry in verdict.evidence if entry.detail in by_id]
 
 
 def _deciding_statement(verdict: Verdict, lists: OpLists) -> Statement | None:
-    ends = [statement for statement in _statements(verdict, lists) if statement.effect in {"aborts", "raises"}]
+    ends = [statement for statement in _list_statements(verdict, lists) if statement.effect in {"aborts", "raises"}]
     return min(ends, key=lambda statement: statement.rank, default=None)
 
 

@@ -24,7 +24,7 @@ from opcheck.device.emulator.child.emulator import Emulator
 from opcheck.device.emulator.child.mac_errors import CALL_RAISED, REFUSED_EVERYWHERE, ProcessAbortedError, kind_on_a_mac
 from opcheck.device.emulator.child.torch_packages import export_below, processes_of_mac, run_uncompiled
 from opcheck.device.emulator.child.verdicts import Verdicts
-from opcheck.device.emulator.emulation_request import ProcessReport, run_trace
+from opcheck.device.emulator.emulation_request import ProcessReport, make_run_trace
 from opcheck.device.emulator.processes import Processes
 from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
@@ -88,7 +88,7 @@ class Emulation:
         forked = any(child.forked for child in children)
         if forked:
             problems = (*problems, Problem(kind="mps_in_fork", message=_IN_FORK))
-        trace = run_trace(
+        trace = make_run_trace(
             self.name,
             "emulator",
             str(torch.__version__),

@@ -26,7 +26,7 @@ def _make_operator(name: str, facts: dict[str, Any]) -> Operator:
     text = fields.pop("text", None)
     if texts := fields.pop("texts", [{}] if text else ()):
         fields["device_texts"] = tuple(
-            operator.DeviceText(operator.worded(row["text"]) if "text" in row else text, _read_span(row))
+            operator.DeviceText(operator.fill_places(row["text"]) if "text" in row else text, _read_span(row))
             for row in texts
         )
     if like := fields.pop("like", None):

@@ -214,28 +214,28 @@ def _type_text(tensors: Any) -> str:
 
 @fact("emulate", "aten::_mps_convolution")
 def _emulate_convolution(x: Tensor, weight: Tensor, bias: Any, padding: Any, *settings: Any) -> Tensor:
-    return aten.convolution.default(x, weight, bias, *_in_order(padding, None, *settings))
+    return aten.convolution.default(x, weight, bias, *_order_settings(padding, None, *settings))
 
 
 @fact("emulate", "aten::_mps_convolution_transpose")
 def _emulate_transposed(x: Tensor, weight: Tensor, *settings: Any) -> Tensor:
-    return aten.convolution.default(x, weight, None, *_in_order(*settings))
+    return aten.convolution.default(x, weight, None, *_order_settings(*settings))
 
 
 @fact("emulate", "aten::mps_convolution_backward")
 def _emulate_backward(x: Tensor, grad: Tensor, weight: Tensor, padding: Any, *settings: Any) -> Any:
     *sizes, mask = settings
-    ordered = _in_order(padding, None, *sizes)
+    ordered = _order_settings(padding, None, *sizes)
     return aten.convolution_backward.default(grad, x, weight, [weight.shape[0]], *ordered, mask)
 
 
 @fact("emulate", "aten::mps_convolution_transpose_backward")
 def _emulate_transposed_backward(x: Tensor, grad: Tensor, weight: Tensor, *settings: Any) -> Any:
     *sizes, mask = settings
-    return aten.convolution_backward.default(grad, x, weight, None, *_in_order(*sizes), [*mask, False])[:2]
+    return aten.convolution_backward.default(grad, x, weight, None, *_order_settings(*sizes), [*mask, False])[:2]
 
 
-def _in_order(padding: Any, more: Any, stride: Any, dilation: Any, groups: int) -> tuple[Any, ...]:
+def _order_settings(padding: Any, more: Any, stride: Any, dilation: Any, groups: int) -> tuple[Any, ...]:
     """Return settings in the order of aten::convolution; ``more`` is the output padding, None if not transposed."""
     return (stride, padding, dilation, more is not None, more or [0] * len(padding), groups)
 

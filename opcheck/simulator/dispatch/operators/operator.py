@@ -268,7 +268,7 @@ def scalar_type(tensor: torch.Tensor) -> str:
     return name.removeprefix("torch.").removesuffix("Tensor")
 
 
-def worded(text: str) -> Callable[[Any], str]:
+def fill_places(text: str) -> Callable[[Any], str]:
     """Return a function that fills in the devices of the tensors: each by its position, or all of them."""
     return lambda tensors: text.format(*places(tensors), all=", ".join(places(tensors)))
 
