@@ -11,7 +11,7 @@ pytest.importorskip("llvmlite")
 
 from opcheck.common.errors import OpListError
 from opcheck.data.wheels import metallib
-from opcheck.kernels import air, kernel_catalogue, kernel_names, library
+from opcheck.kernels import air, kernel_names, library
 from tests.kernels import made
 
 _HALF = "  %r = fmul float %x, 5.0e-1"
@@ -100,9 +100,9 @@ def test_two_libraries_are_compared_by_code_not_by_metadata(tmp_path: Path) -> N
     (function,) = metallib.functions(made.metallib({"same": renamed}))
     new.functions["same"] = function
     assert function.digest != old.functions["same"].digest
-    result = kernel_catalogue.changes(old, new, cache=tmp_path)
+    result = library.changes(old, new, cache=tmp_path)
     assert (result.new, result.gone, result.changed, result.same) == (("new",), ("gone",), ("other",), 1)
-    assert kernel_catalogue.changes(old, new, cache=tmp_path) == result
+    assert library.changes(old, new, cache=tmp_path) == result
 
 
 def test_an_operation_selects_its_kernels_and_a_pattern_those_that_it_matches() -> None:

@@ -8,9 +8,8 @@ from opcheck.common.names import DTYPES
 from opcheck.common.text import plural
 from opcheck.kernels import kernel_names
 from opcheck.kernels.air import KernelParameter
-from opcheck.kernels.kernel_catalogue import CataloguedKernel, Changes
 from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, Verdict, extent
-from opcheck.kernels.library import Library
+from opcheck.kernels.library import CataloguedKernel, Changes, Library
 from opcheck.render.document import Document, Heading, Lines, Table, section
 
 _MOST = 40

@@ -42,7 +42,8 @@ def command() -> None:
 def list_(*, pattern: str, target: _Release) -> int:
     """Write the table."""
     from opcheck.features.kernels import page
-    from opcheck.kernels import kernel_catalogue, kernel_names
+    from opcheck.kernels import kernel_names
+    from opcheck.kernels.library import entries
 
     library = _library(target.torch)
     functions = kernel_names.matching(library.functions, pattern)
@@ -55,7 +56,7 @@ def list_(*, pattern: str, target: _Release) -> int:
     if not pattern or len(functions) > _MOST:
         streams.emit(page.operations(library, functions))
     else:
-        read = kernel_catalogue.entries(library, pattern)
+        read = entries(library, pattern)
         streams.emit(page.list_kernels(library, read, in_full=len(read) <= _IN_FULL))
     return 0
 
@@ -67,11 +68,11 @@ def list_(*, pattern: str, target: _Release) -> int:
 def diff(*, old: str, new: str, pattern: str, progress: Annotated[ProgressOptions, only("quiet")]) -> int:
     """Write what differs."""
     from opcheck.features.kernels import page
-    from opcheck.kernels import kernel_catalogue
+    from opcheck.kernels.library import changes
 
     first, second = _library(old), _library(new)
     with progress.shown() as say:
-        differing = kernel_catalogue.changes(first, second, pattern, say)
+        differing = changes(first, second, pattern, say)
     streams.emit(page.list_changes(first, second, differing))
     return 0
 

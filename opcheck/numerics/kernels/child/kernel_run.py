@@ -1,8 +1,12 @@
-"""What a run with kernels has: the kernels of its release, the check of each call, and the tally."""
+"""What a run with kernels has: the kernels of its release, the check of each call, and the tally.
 
-from collections.abc import Callable
+The tally counts which calls the kernels computed, and keeps the wrong results by line; it takes no memory in a loop.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -11,17 +15,168 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase, RouteKind
 from opcheck.data.registrations import OpLists
 from opcheck.data.wheels import archive
-from opcheck.kernels import library
+from opcheck.kernels import library, values
 from opcheck.kernels.host import bindings, release_kernels
 from opcheck.kernels.host.host_call import HostCall, UnboundError
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import KernelError, KernelMachine
+from opcheck.kernels.kernel_records import Sample
 from opcheck.kernels.pointwise import Unfit
-from opcheck.model.records import KernelNumbers
+from opcheck.model.records import CheckedShare, GroupLocation, KernelNumbers, UncheckedCalls, WrongNumbers, WrongSample
 from opcheck.numerics.kernels.child.kernel_check import CheckedCall, KernelCheck
-from opcheck.numerics.kernels.child.numbers_tally import NumbersTally, WrongPlace
 from opcheck.numerics.kernels.child.wrong_results import find_wrong
-from opcheck.tracing.source_locations import Site
+from opcheck.tracing.source_locations import Site, locate
+
+#: Reasons that a route alone is.
+REASONS: dict[RouteKind, str] = {
+    "graph": "MPSGraph computes it in this release: its kernels are macOS's",
+    "mps": "Metal Performance Shaders compute it: their kernels are macOS's",
+    "cpu": "the CPU computes it",
+    "unknown": "it is not known what computes it",
+    "either": "MPSGraph or a kernel of PyTorch's own computes it: which is not known",
+    "metal": "the emulator makes its result without the call: memory that is filled, or a number",
+}
+
+
+class WrongPlace(NamedTuple):
+    """Where wrong results come from."""
+
+    op: str
+    kernel: str
+    dtype: str
+    site: Site
+    module: str
+    phase: Phase
+
+
+class _WrongLine:
+    """The wrong results of a place so far."""
+
+    def __init__(self) -> None:
+        self.calls = self.elements = self.compared = 0
+        self.error = 0.0
+        self.smallest: Sample | None = None
+        self.worst: Sample | None = None
+        self.call: HostCall | None = None
+
+    def add(self, checked: CheckedCall) -> None:
+        wrong = checked.wrong
+        assert wrong is not None
+        self.calls += 1
+        self.elements += wrong.elements
+        self.compared += checked.compared
+        if self.worst is None or wrong.error > self.error:
+            self.error, self.worst = wrong.error, wrong.worst
+        if self.smallest is None or _weight(wrong.smallest) < _weight(self.smallest):
+            self.smallest, self.call = wrong.smallest, wrong.call
+
+
+def _weight(sample: Sample) -> tuple[bool, int]:
+    """Return how complicated a sample is: digits alone after gross errors, many digits after few."""
+    return not sample.gross, sum(map(len, sample.inputs))
+
+
+class NumbersTally:
+    """Takes each call of a run with what came of its check."""
+
+    def __init__(self) -> None:
+        self._all: Counter[str] = Counter()
+        self._checked: Counter[str] = Counter()
+        self._unchecked: dict[tuple[str, RouteKind, str], Counter[str]] = {}
+        self._wrong: dict[WrongPlace, _WrongLine] = {}
+        self._by_module: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def add(
+        self,
+        op: str,
+        route: RouteKind,
+        checked: CheckedCall | None,
+        elements: int,
+        flops: int,
+        place: Callable[[], tuple[Site, str, Phase]],
+        dtype: str,
+    ) -> None:
+        """Count a call.
+
+        Args:
+            op: the overload.
+            route: what computes it on MPS.
+            checked: what came of computing it by kernels; None: it was not tried.
+            elements: of its results.
+            flops: by the formulas of torch.utils.flop_counter.
+            place: returns the line, the module and the phase.
+            dtype: of its result.
+        """
+        module = place()[1]
+        self._by_module[module].update(all=1, checked=int(checked is not None and not checked.reason))
+        amounts = {"calls": 1, "elements": elements, "flops": flops}
+        self._all.update(amounts)
+        if checked is None or checked.reason:
+            reason = checked.reason if checked else REASONS.get(route, "")
+            self._unchecked.setdefault((op, route, reason), Counter()).update(amounts)
+            return
+        share = checked.compared / elements if elements else 1.0
+        compared = min(checked.compared, elements)
+        self._checked.update(calls=1, elements=compared, flops=int(flops * min(share, 1.0)))
+        if checked.wrong is not None:
+            key = WrongPlace(op, checked.kernels, dtype, *place())
+            self._wrong.setdefault(key, _WrongLine()).add(checked)
+
+    def _share(self, name: str) -> CheckedShare:
+        return CheckedShare(checked=self._checked[name], all=self._all[name])
+
+    def calls_inside(self, module: str) -> tuple[int, int]:
+        """Return how many calls inside of a module kernels computed, and all of them."""
+        inside = [counts for name, counts in self._by_module.items() if name == module or name.startswith(f"{module}.")]
+        return sum(each["checked"] for each in inside), sum(each["all"] for each in inside)
+
+    def wrong_calls(self) -> dict[WrongPlace, HostCall]:
+        """Return a small call of each place with wrong results."""
+        return {key: line.call for key, line in self._wrong.items() if line.call is not None}
+
+    def result(
+        self, torch: str, mode: Literal["shadow", "replace"], mended: dict[WrongPlace, str], notes: Iterable[str] = ()
+    ) -> KernelNumbers:
+        """Return the record of the run."""
+        lines = sorted(self._wrong.items(), key=lambda item: -item[1].error)
+        unchecked = sorted(self._unchecked.items(), key=lambda item: (-item[1]["calls"], item[0]))
+        return KernelNumbers(
+            torch=torch,
+            mode=mode,
+            seed=values.SEED,
+            calls=self._share("calls"),
+            elements=self._share("elements"),
+            flops=self._share("flops"),
+            wrong=tuple(_record(key, line, mended.get(key, "")) for key, line in lines),
+            unchecked=tuple(
+                UncheckedCalls(op=op, route=route, reason=reason, **amounts)
+                for (op, route, reason), amounts in unchecked
+            ),
+            notes=tuple(notes),
+        )
+
+
+def _record(key: WrongPlace, line: _WrongLine, mended: str) -> WrongNumbers:
+    assert line.smallest is not None
+    assert line.worst is not None
+    return WrongNumbers(
+        op=key.op,
+        kernel=key.kernel,
+        dtype=key.dtype,
+        calls=line.calls,
+        elements=line.elements,
+        compared=line.compared,
+        error=line.error,
+        smallest=_sample(line.smallest),
+        worst=_sample(line.worst),
+        mended=mended,
+        place=GroupLocation.at(locate(key.site), module=key.module, phase=key.phase, count=line.calls),
+    )
+
+
+def _sample(sample: Sample) -> WrongSample:
+    return WrongSample(operands=sample.inputs, result=sample.result, expected=sample.expected)
+
 
 KernelsMode = Literal["", "shadow", "replace"]
 
