@@ -85,14 +85,6 @@ class SideGraph(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-#: Names of backends that generate code, by whether they generate Metal.
-_NAMES = {
-    ("inductor", True): "inductor for Metal",
-    ("inductor", False): "inductor for this machine",
-    ("aotinductor", True): "AOTInductor for Metal",
-}
-
-
 class Variant(Record, frozen=True, kw_only=True):
     """One way to call torch.compile."""
 
@@ -116,8 +108,9 @@ class Variant(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return ``inductor fullgraph dynamic mode=reduce-overhead``, without dtype and mode of running."""
+        inductor = f"inductor for {'Metal' if self.metal else 'this machine'}"
         parts = (
-            _NAMES.get((self.backend, self.metal), self.backend),
+            {"inductor": inductor, "aotinductor": "AOTInductor for Metal"}.get(self.backend, self.backend),
             "fullgraph" if self.fullgraph else "",
             {None: "", True: "dynamic", False: "static"}[self.dynamic],
             f"mode={self.mode}" if self.mode else "",

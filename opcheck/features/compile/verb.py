@@ -134,13 +134,10 @@ def command(
     compiled = kernels.inspect(compiled, includes(own.folder))
     graphs = (graph for each in compiled.tried for graph in each.side)
     operators = (operator for graph in graphs for operator in graph.operators)
+    different = differing(own.folder, operators)
     words = ["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}", *choice.flags()]
     answer = report(
-        *(compiled, mac, lists, TOOL),
-        eager=eager,
-        unread=own.problem,
-        differing=differing(own.folder, operators),
-        command=shlex.join(words),
+        *(compiled, mac, lists, TOOL), eager=eager, unread=own.problem, differing=different, command=shlex.join(words)
     )
     whole = progress.verbose or compiled.ended or output.chosen(ANSWERS) != "text"
     output.deliver(answer, functools.partial(page.document, times=progress.verbose, short=not whole))

@@ -17,13 +17,8 @@ from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
 from opcheck.render.wording import list_findings, place_of
 
-_TITLES = dict(
-    zip(
-        CHANGES,
-        ("Worse", "Worse for some dtypes", "Removed", "Better", "Better for some dtypes", "New", "Different"),
-        strict=True,
-    )
-)
+_WORDS = ("Worse", "Worse for some dtypes", "Removed", "Better", "Better for some dtypes", "New", "Different")
+_TITLES = dict(zip(CHANGES, _WORDS, strict=True))
 #: The changes in one word, where their own name is none.
 _WORD = {"regressed": "worse", "dtypes_lost": "dtypes", "improved": "better", "dtypes_gained": "dtypes", "added": "new"}
 #: How many operators a short answer names of what is worse, and of what is better.

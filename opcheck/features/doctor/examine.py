@@ -84,12 +84,8 @@ def examine(
 
 
 def _requirements(path: Path) -> tuple[Requirement, ...]:
-    with explain_errors(
-        ValueError,
-        "cannot read the requirements",
-        context=f"--requirements {path}",
-        hint="name a requirements.txt or a pyproject.toml",
-    ):
+    hint = "name a requirements.txt or a pyproject.toml"
+    with explain_errors(ValueError, "cannot read the requirements", context=f"--requirements {path}", hint=hint):
         content = documents.read_text(path)
         is_toml = path.suffix == ".toml"
         listed = list(in_pyproject(content) if is_toml else in_lines(content.splitlines()))

@@ -96,7 +96,7 @@ def command(
     known = None if is_new else assemble.read(file)
 
     whole = not (names or options.environment or _own_targets())
-    every = [job for model in plan.models for job in _jobs(model, plan, capture, options, progress)]
+    every = [job for model in plan.models for job in _jobs(model, plan, capture, options, progress.verbose)]
     results, interrupted = _results(every, options.jobs, progress)
     policies = _policies(replace(base, newest_known=options.newest_known))
 
@@ -201,11 +201,7 @@ def _note_progress(results: Mapping[str, JobResult], *, interrupted: bool) -> No
 
 
 def _jobs(
-    model: records.GateModel,
-    plan: records.GateSettings,
-    capture: CaptureOptions,
-    options: RunOptions,
-    progress: ProgressOptions,
+    model: records.GateModel, plan: records.GateSettings, capture: CaptureOptions, options: RunOptions, show: bool
 ) -> Iterator[Job]:
     """Yield a job for each combination of libraries that the model is audited with."""
     from opcheck.features.gate.assemble import jobs_of
@@ -218,5 +214,5 @@ def _jobs(
             targets=tuple(each.target for each in planned),
             libraries=planned[0].libraries,
             cache=str(options.cache_dir or default_folder()) if options.cache else "",
-            show_output=progress.verbose,
+            show_output=show,
         )

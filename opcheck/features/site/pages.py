@@ -57,7 +57,7 @@ def operators(lookup: OperatorLookup, only: Collection[str] = ()) -> Iterator[re
     lost = group_values((entry.op.partition(".")[0], entry) for entry in lint.list_regressions(data_directory()))
     for base, members in groupby(_overloads(lookup), key=lambda op: op.partition(".")[0]):
         if not only or base in only:
-            yield _operator(base, tuple(members), lookup, python.get(base, ()), lost.get(base, []))
+            yield _operator(base, list(members), lookup, python.get(base, ()), lost.get(base, []))
 
 
 def _overloads(lookup: OperatorLookup) -> list[str]:
@@ -83,11 +83,7 @@ def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
 
 
 def _operator(
-    base: str,
-    members: tuple[str, ...],
-    lookup: OperatorLookup,
-    python: tuple[str, ...],
-    lost: Iterable[lint.Regression],
+    base: str, members: list[str], lookup: OperatorLookup, python: tuple[str, ...], lost: list[lint.Regression]
 ) -> records.OperatorPage:
     by_op = {op: _cells(op, lookup) for op in members}
     newest = lookup.lists.releases[-1].line
@@ -297,11 +293,8 @@ def _statements(
 ) -> records.Statements:
     """Return the page of all limitations, or of all advisories, the worst effect first."""
     by_id = lists.statements.by_id
-    names = group_values(
-        (about.note.id, operator.name)
-        for operator in operators
-        for about in (*operator.limitations, *operator.advisories)
-    )
+    noted = ((page.name, about.note.id) for page in operators for about in (*page.limitations, *page.advisories))
+    names = group_values((statement, name) for name, statement in noted)
     return records.Statements(
         sort=sort,
         statements=tuple(

@@ -10,7 +10,7 @@ from opcheck.common.text import and_more, plural, shorten
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.features.sweep.sweep_folder import SweepDescription, read
 from opcheck.features.sweep.sweep_summary import MOST, OWNERS, Summary
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table
+from opcheck.render.document import Block, Bullets, Column, Heading, Lines, Table, table_of
 from opcheck.render.html import as_html
 from opcheck.render.markdown import as_markdown
 
@@ -111,14 +111,11 @@ def _changes_by_release(summary: Summary) -> Iterator[Block]:
 
 
 def _harms(summary: Summary, target: str) -> Iterator[Block]:
-    rows = tuple(
-        (harm.op, ", ".join(harm.outcomes), str(harm.stopped), str(harm.slowed), str(harm.families))
-        for harm in summary.harms(target)[:MOST]
-    )
+    columns: dict[str, Column] = {"operator": "op", "calls are": lambda harm: ", ".join(harm.outcomes)}
+    columns |= {"stops": "stopped", "sends to the CPU": "slowed", "families": "families"}
     yield Heading(_words(target), 3)
-    if rows:
-        headers = ("operator", "calls are", "stops", "sends to the CPU", "families")
-        yield Table(headers, rows, code=(0,))
+    if harms := summary.harms(target):
+        yield table_of(harms[:MOST], columns, code=(0,))
     else:
         yield Lines(("None: every call of every model is native.",))
 
@@ -126,12 +123,8 @@ def _harms(summary: Summary, target: str) -> Iterator[Block]:
 def _failures(summary: Summary) -> Iterator[Block]:
     owners = summary.owners()
     yield Heading("Models without a verdict")
-    yield Bullets(
-        tuple(
-            f"{len({(r.model.spec, r.mode) for r, _, _ in owners.get(owner, ())})} models and modes: {whose}"
-            for owner, whose in OWNERS.items()
-        )
-    )
+    failing = {owner: {(r.model.spec, r.mode) for r, _, _ in owners.get(owner, ())} for owner in OWNERS}
+    yield Bullets(tuple(f"{len(failing[owner])} models and modes: {whose}" for owner, whose in OWNERS.items()))
     rows = tuple(
         (result.model.spec, result.mode, owner, why, shorten(" ".join(failed.message.split()), _MESSAGE))
         for owner in OWNERS
