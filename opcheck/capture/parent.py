@@ -217,17 +217,15 @@ def of_each(shared: Shared, targets: Sequence[Target]) -> Iterator[tuple[int, Tr
         return
     for n, differences, libraries in zip(shared.targets, shared.differences, shared.differing_libraries, strict=True):
         target = targets[n]
-        yield (
-            n,
-            msgspec.structs.replace(
-                shared.trace,
-                target_torch=str(target.torch),
-                target_macos=str(target.macos),
-                differences=differences,
-                differing_libraries=libraries,
-                environment=environment(cpu_fallback=target.cpu_fallback),
-            ),
+        trace = msgspec.structs.replace(
+            shared.trace,
+            target_torch=str(target.torch),
+            target_macos=str(target.macos),
+            differences=differences,
+            differing_libraries=libraries,
+            environment=environment(cpu_fallback=target.cpu_fallback),
         )
+        yield n, trace
 
 
 def ask(

@@ -42,16 +42,12 @@ _INSTALLED = tuple(
     }
 )
 
+#: Events of Python that start a program.
+_STARTS = ("os.exec", "os.posix_spawn", "os.spawn", "os.startfile", "os.system", "subprocess.Popen")
 #: Events after which the dependencies of a result cannot be observed, and why.
 _UNOBSERVABLE = {
-    "os.exec": "it starts a program",
-    "os.posix_spawn": "it starts a program",
-    "os.spawn": "it starts a program",
-    "os.startfile": "it starts a program",
-    "os.system": "it starts a program",
-    "subprocess.Popen": "it starts a program",
-    "socket.connect": "it uses the network",
-    "socket.getaddrinfo": "it uses the network",
+    **dict.fromkeys(_STARTS, "it starts a program"),
+    **dict.fromkeys(("socket.connect", "socket.getaddrinfo"), "it uses the network"),
     "sqlite3.connect": "it reads a database",
 }
 #: Modules of Python that start programs to ask about the machine alone: ``find_library`` runs ldconfig.

@@ -25,6 +25,9 @@ LONGEST_LINE = 256 << 20
 #: How many bytes of a child's output ``run`` keeps.
 PRINTED = 64 << 20
 
+#: The streams of a child that this process writes and reads.
+PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+
 _CHUNK = 1 << 16
 #: Seconds between two checks whether a child is still alive.
 _LOOK = 0.2
@@ -287,13 +290,8 @@ def run(command: Sequence[str], seconds: float, *, environment: Mapping[str, str
         seconds: what it may take.
         environment: its variables; those of this process if not given.
     """
-    child = Child(
-        command,
-        os.environ if environment is None else environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    variables = os.environ if environment is None else environment
+    child = Child(command, variables, **{**PIPES, "stdin": subprocess.DEVNULL})
     assert child.process.stdout is not None
     assert child.process.stderr is not None
     out, err = OutputTail(child.process.stdout, PRINTED), OutputTail(child.process.stderr, PRINTED)

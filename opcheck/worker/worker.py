@@ -27,7 +27,17 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from opcheck.worker.platform import Fork, how_it_ended
-from opcheck.worker.process import Child, GarbledError, LateError, LineReader, OutputTail, ToStderr, last_line, python
+from opcheck.worker.process import (
+    PIPES,
+    Child,
+    GarbledError,
+    LateError,
+    LineReader,
+    OutputTail,
+    ToStderr,
+    last_line,
+    python,
+)
 from opcheck.worker.protocol import (
     Answered,
     Limits,
@@ -195,14 +205,7 @@ class Worker(Generic[Request, Answer]):
 
     def _start(self) -> tuple[Child, LineReader]:
         if self._child is None or self._lines is None:
-            child = Child(
-                self._command,
-                {**os.environ, **self._environment},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            self._child = child
+            self._child = child = Child(self._command, {**os.environ, **self._environment}, **PIPES)
             assert child.process.stdout is not None
             assert child.process.stderr is not None
             self._lines = LineReader(child.process.stdout.fileno(), lambda: child.alive)

@@ -72,17 +72,15 @@ Program = Callable[[torch.nn.Module, Any, Any, CallSites], None]
 #: seconds to turn the recorded calls into a trace; the most that a recorder keeps take 20.
 _FINISH = 120.0
 
-#: exception -> kind of problem; the first that fits.
-_KINDS: tuple[tuple[type[BaseException], str], ...] = (
-    (TimeLimitReached, "timeout"),
-    (TooManyCallsError, "too_many_calls"),
-    (DataDependentError, "data_dependent"),
-    (LoopsOnGuessError, "data_dependent"),
-    (NotSimulatedError, "not_simulated"),
-    (OutsideError, "not_simulated"),
-    (NothingToTrainError, "nothing_to_train"),
-    (BaseException, "model_raised"),
-)
+#: kind of problem -> its exceptions; the first that fits.
+_KINDS: dict[str, tuple[type[BaseException], ...]] = {
+    "timeout": (TimeLimitReached,),
+    "too_many_calls": (TooManyCallsError,),
+    "data_dependent": (DataDependentError, LoopsOnGuessError),
+    "not_simulated": (NotSimulatedError, OutsideError),
+    "nothing_to_train": (NothingToTrainError,),
+    "model_raised": (BaseException,),
+}
 
 
 #: Kinds of problems that end all further calls.
@@ -208,21 +206,9 @@ def prepare(request: CaptureRequest, target: Target, say: Say, live: Loaded | No
     say(f"tracing with {request.tracer}")
     parts = component_calls(model) if followed else ()
     model = fixed_programs.follow(request.tracer, model, inputs.args, inputs.kwargs)
-    return Prepared(
-        model,
-        inputs,
-        step,
-        births,
-        saved,
-        eager,
-        loaded.packages,
-        tracer,
-        calls,
-        parts,
-        loaded.on_mps,
-        loaded.default_device,
-        tuple(_hub_kernels(request, loaded.model)),
-    )
+    kernels = tuple(_hub_kernels(request, loaded.model))
+    packages, on_mps, device = loaded.packages, loaded.on_mps, loaded.default_device
+    return Prepared(model, inputs, step, births, saved, eager, packages, tracer, calls, parts, on_mps, device, kernels)
 
 
 def _load_model(request: CaptureRequest, target: Target) -> Loaded:
@@ -540,7 +526,7 @@ def _call(program: Program, model: torch.nn.Module, args: Any, kwargs: Any, reco
 
 
 def _problem(error: BaseException, recorder: Recorder) -> Problem:
-    kind = next(name for cls, name in _KINDS if isinstance(error, cls))
+    kind = next(name for name, kinds in _KINDS.items() if isinstance(error, kinds))
     if out_of_memory(error):
         kind = "memory"
     if isinstance(error, NotImplementedError) and "HigherOrderOperator" in error_text(error):

@@ -93,15 +93,9 @@ class TensorLog:
 
     def keep(self, call: Call) -> RecordedCall:
         """Return the call without its tensors."""
-        return RecordedCall(
-            call.route,
-            call.key,
-            tuple([self.ref(tensor) for tensor in call.inputs]),
-            tuple([self.ref(tensor) for tensor in call.outputs]),
-            call.body,
-            call.refusal,
-            call.recomputed,
-        )
+        inputs = tuple([self.ref(tensor) for tensor in call.inputs])
+        outputs = tuple([self.ref(tensor) for tensor in call.outputs])
+        return RecordedCall(call.route, call.key, inputs, outputs, call.body, call.refusal, call.recomputed)
 
     def ref(self, tensor: torch.Tensor) -> Ref:
         """Return the name of a tensor; its memory is watched from here on."""
