@@ -13,6 +13,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from opcheck.capture.word_lists import TABLES
 from opcheck.common import documents
 from opcheck.common.errors import UsageError
 from opcheck.common.python_source import parse
@@ -29,12 +30,7 @@ _LARGEST, _MOST_PINS, _LONGEST = 8 << 20, 10_000, 1_000
 #: Libraries that name one release of torch; op_lists/extensions.yaml pairs them.
 _EXTENSIONS = ("torchaudio", "torchvision")
 #: What a loader's prefix is the name of, in addition to the library itself.
-_LIBRARIES = {
-    "diffusers": ("diffusers", "transformers"),
-    "timm": ("timm", "torchvision"),
-    "torchvision": ("torchvision",),
-    "transformers": ("transformers",),
-}
+_LIBRARIES: dict[str, list[str]] = TABLES["loader_libraries"]
 
 
 def interpreter(model: str, target: Target, progress: Callable[[str], None] | None = None) -> str:

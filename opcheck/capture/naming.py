@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from opcheck.capture.repository import MARKERS, no_configuration, recipes
+from opcheck.capture.word_lists import TABLES
 from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.files import is_file
@@ -25,10 +26,7 @@ from opcheck.common.python_source import parse
 from opcheck.common.text import plural
 from opcheck.common.yaml_text import load_shipped
 
-FORMS = (
-    "write file.py:attribute, package.module:attribute, file.pt2, "
-    "or transformers:, timm:, torchvision:, diffusers: and a name"
-)
+FORMS: str = TABLES["forms"]
 
 #: The files of the libraries that name their models, and how.  transformers keeps a table of names and classes.
 _REGISTERED = re.compile(r"^@register_model.*\n(?:@.*\n)*def (\w+)", re.MULTILINE)
@@ -262,10 +260,7 @@ def _plain(name: str) -> str:
 
 
 #: What the weights in a file alone lack.
-_NEEDS_CODE = (
-    "it contains weights and no program: write file.py:attribute, a function that builds the module (weights need not "
-    "be loaded)"
-)
+_NEEDS_CODE: str = TABLES["needs_code"]
 
 
 class FileKind(msgspec.Struct, frozen=True):
@@ -280,10 +275,7 @@ class FileKind(msgspec.Struct, frozen=True):
 
 
 _FILE_KINDS = msgspec.convert(load_shipped(Path(__file__).with_name("file_kinds.yaml")), tuple[FileKind, ...])
-_PICKLED = (
-    "opcheck runs no code of a file: name the class, {}, with its arguments as --config NAME=VALUE, or write "
-    "file.py:attribute, a function that builds the module"
-)
+_PICKLED: str = TABLES["pickled"]
 #: Files of models by their suffixes, where there is no such file to look into.
 _WEIGHTS = (".bin", ".ckpt", ".gguf", ".h5", ".onnx", ".pt", ".pth", ".safetensors")
 

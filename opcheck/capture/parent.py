@@ -179,11 +179,8 @@ def capture_sizes(
 def _require_each_once(captures: Captures, targets: int, model: str) -> None:
     """Refuse an answer that does not serve each target once, and some at all: user code runs where it is made."""
     served = [n for shared in captures.shared for n in shared.targets]
-    complete = all(
-        len(shared.targets) == len(shared.differences) == len(shared.differing_libraries)
-        for shared in captures.shared
-        if shared.trace is not None
-    )
+    traced = [each for each in captures.shared if each.trace is not None]
+    complete = all(len(each.targets) == len(each.differences) == len(each.differing_libraries) for each in traced)
     if not served or not complete or sorted([*served, *captures.left]) != list(range(targets)):
         raise CaptureError(
             "the model's process wrote an answer that does not fit the targets",

@@ -307,12 +307,8 @@ def no_configuration(name: str, others: Sequence[str]) -> ModelLoadError:
 
 
 def _from_folder(folder: Path, spec: str, *, trusted: bool) -> Repository:
-    names = sorted(
-        path.relative_to(folder).as_posix()
-        for pattern in ("*", "*/*")
-        for path in folder.glob(pattern)
-        if path.is_file()
-    )
+    paths = (*folder.glob("*"), *folder.glob("*/*"))
+    names = sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
     return _read_files(
         spec,
         names,

@@ -303,22 +303,13 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
     @property
     def target(self) -> Target:
         """The Mac that the model is to be run on."""
-        return Target(
-            torch=Version.parse(self.torch),
-            macos=Version.parse(self.macos),
-            cpu_fallback=self.cpu_fallback,
-            newer_torch=self.newer_torch,
-        )
+        torch, macos = Version.parse(self.torch), Version.parse(self.macos)
+        return Target(torch=torch, macos=macos, cpu_fallback=self.cpu_fallback, newer_torch=self.newer_torch)
 
     def on(self, target: Target) -> CaptureRequest:
         """Return the same request for another Mac."""
-        return msgspec.structs.replace(
-            self,
-            torch=str(target.torch),
-            macos=str(target.macos),
-            cpu_fallback=target.cpu_fallback,
-            newer_torch=target.newer_torch,
-        )
+        own = {"torch": str(target.torch), "macos": str(target.macos), "newer_torch": target.newer_torch}
+        return msgspec.structs.replace(self, **own, cpu_fallback=target.cpu_fallback)
 
 
 def request_of(model: str, target: Target, options: CaptureOptions, *, is_object: bool = False) -> CaptureRequest:

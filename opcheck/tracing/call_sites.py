@@ -179,11 +179,8 @@ class CallSites:
     @contextlib.contextmanager
     def follow_modules(self, root: torch.nn.Module) -> Iterator[None]:
         """Record which module of ``root`` is running inside the block."""
-        self._graphs = {
-            type(module).forward.__code__: module
-            for module in root.modules()
-            if isinstance(module, torch.fx.GraphModule) and lines_of(module) is not None
-        }
+        graphs = [each for each in root.modules() if isinstance(each, torch.fx.GraphModule)]
+        self._graphs = {type(each).forward.__code__: each for each in graphs if lines_of(each) is not None}
         self._frames.add(self._graphs)
         with self.modules.follow_modules(root):
             yield

@@ -163,10 +163,8 @@ def collect(notes: Path, files: Iterable[str]) -> Dependencies:
                 problems.append(f"{file} was changed meanwhile")
         except (TypeError, ValueError):  # user code can write to the file
             problems.append("what it reads was not noted by opcheck alone")
-    return Dependencies(
-        seen=tuple((kind, name, value) for (kind, name), value in sorted(seen.items())),
-        unknowable=next(iter(problems), ""),
-    )
+    sorted_seen = tuple((*key, value) for key, value in sorted(seen.items()))
+    return Dependencies(seen=sorted_seen, unknowable=next(iter(problems), ""))
 
 
 def _file_seen(path: str, stat: list[int]) -> tuple[str | None, bool]:

@@ -68,6 +68,7 @@ _GARBLED = "wrote what is no answer of opcheck's: {}"
 #: Bytes of a process's output that are kept.
 _TAIL = 4096
 
+_NO_LIMITS = Limits()
 _MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
@@ -142,7 +143,7 @@ class Worker(Generic[Request, Answer]):
         seconds: float,
         *,
         subject: str = "",
-        limits: Limits | None = None,
+        limits: Limits = _NO_LIMITS,
         more: float = 0.0,
         notes: Notes | None = None,
         progress: Progress | None = None,
@@ -163,14 +164,8 @@ class Worker(Generic[Request, Answer]):
             WorkerError: there is no answer; the process has been ended.
         """
         kind = type(request)
-        order = Order(
-            request=msgspec.Raw(msgspec.json.encode(request)),
-            secret=new_secret(),
-            type=f"{kind.__module__}:{kind.__qualname__}",
-            subject=subject,
-            limits=limits or Limits(),
-            notes=notes,
-        )
+        content, name = msgspec.Raw(msgspec.json.encode(request)), f"{kind.__module__}:{kind.__qualname__}"
+        order = Order(request=content, secret=new_secret(), type=name, subject=subject, limits=limits, notes=notes)
         child, lines = self._start()
         stage = "starting python"
         deadline = time.monotonic() + seconds

@@ -28,10 +28,7 @@ _SAMPLE = ",do_sample=true"
 _ARGUMENT = re.compile(r"(^|,)\s*([A-Za-z_]\w*)=")
 
 #: What the name in a flag is, and examples.
-_EXAMPLES = {
-    "--call": ("method", "forward, or generate:max_new_tokens=4,do_sample=true"),
-    "--optimizer": ("optimizer", "adamw, or sgd:momentum=0.9,nesterov=true"),
-}
+_EXAMPLES: dict[str, list[str]] = TABLES["examples"]
 
 #: The end of a class name -> the method of the image processor that its users call with the outputs.
 _AFTER: dict[str, str] = TABLES["after"]

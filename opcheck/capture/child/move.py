@@ -133,11 +133,8 @@ class Mover:
 
     def births(self, numbers: Numbers) -> tuple[Birth, ...]:
         """Return how the tensors of these moves were made, as far as it was seen."""
-        return tuple(
-            birth(move.made, numbers.number("moved", move.number), move.name)
-            for move in self.moves
-            if move.made is not None
-        )
+        made = ((move, move.made) for move in self.moves if move.made is not None)
+        return tuple(birth(each, numbers.number("moved", move.number), move.name) for move, each in made)
 
 
 def _global_names(tensors: Sequence[torch.Tensor]) -> dict[int, str]:

@@ -270,14 +270,8 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         if refusal:
             refusals.append(refusal)
         broken.append(_name_call(problem, "refused" if refusal else "", call, ended, model))
-    problems = (
-        *recorder.problems(),
-        *lost_gradient_problems(lost, recorder),
-        *eager,
-        *_find_quantized(request),
-        *prepared.hub_kernels,
-        *broken,
-    )
+    noted = (*recorder.problems(), *lost_gradient_problems(lost, recorder), *eager)
+    problems = (*noted, *_find_quantized(request), *prepared.hub_kernels, *broken)
     trace = _make_trace(
         request,
         target,
@@ -531,14 +525,12 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
         kind = "memory"
     if isinstance(error, NotImplementedError) and "HigherOrderOperator" in error_text(error):
         kind = "not_simulated"  # torch/_ops.py: each mode needs a rule of its own
-    location = locate_raise(error)
+    location, op = locate_raise(error), endings.refused_operator(error)
+    module = recorder.sites.modules.raised_in
     ends = endings.kind_of(error) if kind == "model_raised" else ""
     # A guess, and not the condition, may be what led the program there.
     if ends and not (ends == "mps_branch" and recorder.guesses):
-        problem = endings.problem_of(error, ends, location)
-        return msgspec.structs.replace(
-            problem, module=recorder.sites.modules.raised_in, op=endings.refused_operator(error)
-        )
+        return msgspec.structs.replace(endings.problem_of(error, ends, location), module=module, op=op)
     text = one_line(error)
     who = _RAISERS.get(recorder.sites.phase, "the model")
     if kind == "model_raised":
@@ -548,13 +540,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
             text += " (values were guessed before: the guess, not the program, may be what is wrong)"
     elif kind == "memory":
         text = f"{who} wanted more memory of this machine than it may take: {text or 'MemoryError'}"
-    return Problem(
-        kind=kind,
-        message=text,
-        location=location,
-        module=recorder.sites.modules.raised_in,
-        op=endings.refused_operator(error),
-    )
+    return Problem(kind=kind, message=text, location=location, module=module, op=op)
 
 
 class Differences(TypedDict):

@@ -18,6 +18,7 @@ from opcheck.capture.child.recipes import pipelines
 from opcheck.capture.child.recipes.pipelines import PipelineModel
 from opcheck.capture.dimensions import dimensions, unknown_dimension
 from opcheck.capture.request import AS_PIPELINE
+from opcheck.capture.word_lists import TABLES
 from opcheck.common import documents
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
@@ -344,11 +345,7 @@ def _resize_value(value: Any, places: Iterator[int], changes: Mapping[int, Mappi
 
 
 #: A change -> the methods of a pipeline, of its VAE or of a model that make it; the first one that exists is called.
-_METHODS = {
-    "vae_tiling": ("pipeline.enable_vae_tiling", "vae.enable_tiling"),
-    "attention_slicing": ("pipeline.enable_attention_slicing",),
-    "checkpointing": ("gradient_checkpointing_enable", "set_grad_checkpointing"),
-}
+_METHODS: dict[str, list[str]] = TABLES["change_methods"]
 
 
 def change(model: torch.nn.Module, inputs: Inputs, changes: Sequence[str]) -> Inputs:

@@ -10,6 +10,7 @@ import torch
 
 from opcheck.capture.child.build import values
 from opcheck.capture.request import DEFAULT_TRACER
+from opcheck.capture.word_lists import TABLES
 from opcheck.common.errors import CaptureError, InputError, ModelLoadError
 from opcheck.common.text import one_line
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE
@@ -123,10 +124,9 @@ def check_inputs(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[st
 def _describe_inputs(model: Any) -> str:
     """Return the inputs that the program was exported with, as --input has them."""
     values = [node.meta.get("val") for node in model.graph.nodes if node.op == "placeholder"]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
     written = [
-        f"{'x'.join(map(str, value.shape)) or 'scalar'}:{str(value.dtype).removeprefix('torch.')}"
-        for value in values
-        if isinstance(value, torch.Tensor)
+        f"{'x'.join(map(str, each.shape)) or 'scalar'}:{str(each.dtype).removeprefix('torch.')}" for each in tensors
     ]
     return " --input ".join(written) or "as it was exported with"
 
@@ -303,13 +303,7 @@ def follow(tracer: str, model: torch.nn.Module, args: Any, kwargs: Any) -> torch
 
 
 #: What an error of a tracer means, and what to do.
-REFUSALS = {
-    "fx": (
-        "torch.fx.symbolic_trace cannot follow this model",
-        "torch.fx supports no control flow on values; use --tracer dispatch",
-    ),
-    "export": ("torch.export cannot export this model", "use --tracer dispatch, which supports more models"),
-}
+REFUSALS: dict[str, list[str]] = TABLES["refusals"]
 
 
 def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:

@@ -132,13 +132,8 @@ def _load(spec: str, config: dict[str, Any], *, dtype: str, real: bool, reposito
 
 def as_loaded(model: Callable[..., Any], inputs: Arguments | None, **facts: Any) -> Loaded:
     """Return a model that is there already, with its arguments, if they are known, and other fields by name."""
-    return Loaded(
-        model=model,
-        inputs=fill_meta(inputs),
-        family=libraries.family(facts.get("takes_inputs") or model),
-        packages=_packages(),
-        **facts,
-    )
+    family = libraries.family(facts.get("takes_inputs") or model)
+    return Loaded(model=model, inputs=fill_meta(inputs), family=family, packages=_packages(), **facts)
 
 
 def _construct(make: Callable[[], T], spec: str, on_mps: OnMps, *, real: bool) -> T:

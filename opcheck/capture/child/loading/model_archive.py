@@ -177,11 +177,6 @@ def _name_objects(content: bytes) -> str:
 def _fake_tensor(meta: bytes, is_parameter: bool) -> torch.Tensor:  # noqa: FBT001  (torch calls it)
     """Return a tensor without values (torch/_export/serde/serialize.py, ``_reduce_fake_tensor``)."""
     described = json.loads(meta)
-
-    tensor = torch.empty_strided(
-        [size["as_int"] for size in described["sizes"]],
-        [stride["as_int"] for stride in described["strides"]],
-        dtype=dtypes_by_number()[described["dtype"]],
-        device="meta",
-    )
+    sizes, strides = ([each["as_int"] for each in described[key]] for key in ("sizes", "strides"))
+    tensor = torch.empty_strided(sizes, strides, dtype=dtypes_by_number()[described["dtype"]], device="meta")
     return torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor

@@ -139,10 +139,8 @@ def _steps(parameters: Mapping[str, inspect.Parameter]) -> int:
 def side_of(pipeline: Any) -> int:
     """Return the height and width of the pictures that the pipeline makes where the caller gives none."""
     denoiser = getattr(pipeline, "unet", None) or getattr(pipeline, "transformer", None)
-    stated = (
-        getattr(pipeline, "default_sample_size", None),
-        getattr(getattr(denoiser, "config", None), "sample_size", None),
-    )
+    config = getattr(denoiser, "config", None)
+    stated = (getattr(pipeline, "default_sample_size", None), getattr(config, "sample_size", None))
     scale = getattr(pipeline, "vae_scale_factor", None)
     size = next((each for each in stated if isinstance(each, int)), None)
     if not (size and isinstance(scale, int)):

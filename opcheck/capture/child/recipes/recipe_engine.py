@@ -136,7 +136,8 @@ class RecipeScope:
         except KeyError:
             if name in FUNCTIONS:
                 return FUNCTIONS[name]
-            if name in ("config", "dtype") or name in methods_in_recipes(type(self)):
+            is_method = not name.startswith("_") and inspect.isfunction(getattr(type(self), name, None))
+            if is_method or name in ("config", "dtype"):
                 return getattr(self, name)
             raise
         if not isinstance(value, CodeType):
@@ -165,12 +166,6 @@ class RecipeScope:
     def ints(self, high: int, *shape: int) -> torch.Tensor:
         """Make integers in [0, high) of that shape."""
         return values(shape, torch.int64, high)
-
-
-@cache
-def methods_in_recipes(kind: type[RecipeScope]) -> frozenset[str]:
-    """Return the names of the methods that recipes may call: all but those of Python's protocols."""
-    return frozenset(name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_"))
 
 
 #: Functions of recipes that ask nothing of the model.

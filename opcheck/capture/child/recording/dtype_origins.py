@@ -209,9 +209,5 @@ def births_in_checkpoint(file: str) -> tuple[Birth, ...]:
                 context=f"--checkpoint {file}",
                 hint="give a state dict written by torch.save, or a .safetensors file",
             ) from error
-    dtypes = {tensor.name: tensor.dtype for tensor in stored.tensors}
-    return tuple(
-        Birth(tensor=0, dtype=dtype, how="file", api=path.name, name=name)
-        for name, dtype in dtypes.items()
-        if dtype in WATCHED
-    )
+    dtypes = {tensor.name: tensor.dtype for tensor in stored.tensors if tensor.dtype in WATCHED}
+    return tuple(Birth(tensor=0, dtype=each, how="file", api=path.name, name=name) for name, each in dtypes.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
@@ -38,7 +39,7 @@ def test_every_name_of_an_expression_is_a_recipe_or_a_function(library: str) -> 
     known = recipes(library)
     tables = [known.names, *known.exact.values(), *known.patterns.values()]
     names = {name for table in tables for name in table} | {"config", "dtype"}
-    functions = recipe_engine.methods_in_recipes(SCOPES[library])
+    functions = {name for name, _ in inspect.getmembers(SCOPES[library], inspect.isfunction)}
     for place, code in expressions(library):
         assert loaded(code) <= names | functions | recipe_engine.FUNCTIONS.keys(), place
 
