@@ -164,6 +164,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "grid-sampler-2d-channels-last": {"input": (LAST, PLANE)},
     "layer-norm-partly-frozen-aborts": {"output_mask": ((True, False, False), (True, True, True))},
+    "addmm-zero-beta-nan": {"beta": (0, 1)},
     "gelu-tanh-ignored": {"approximate": ("tanh", "none")},
     "eye-bool-macos-12": {"result": (tensor(3, 3, dtype="bool"), FLAT)},
     "linear-rank-5-transposed-aborts": {"input": (tensor(2, 2, 2, 2, 2, stride=(16, 1, 4, 2, 8)), CUBE)},
