@@ -3,7 +3,7 @@
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -266,47 +266,32 @@ def python_kernels(sources: Mapping[str, str]) -> frozenset[str]:
 
 
 def _find_registered(tree: ast.AST) -> Iterator[str]:
-    libraries = dict(_libraries(tree))
-    loops = dict(_literal_loops(tree))
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        owner = node.func.value
-        if node.func.attr != "impl" or not isinstance(owner, ast.Name):
-            continue
-        library = libraries.get(owner.id)
-        if library and node.args and _MPS_KEYS & set(_keys(node, library, loops)):
-            name = _text(node.args[0])
-            yield name if "::" in name else f"{library[0]}::{name}"
-
-
-def _libraries(tree: ast.AST) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the variables that ``lib = [torch.library.]Library("aten", "IMPL"[, key])`` assigns, with both texts."""
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
-            continue
-        function = node.value.func
-        called = function.attr if isinstance(function, ast.Attribute) else _text(function)
-        if called in {"Library", "_Library"} and node.value.args:
-            texts = [_text(argument) for argument in node.value.args]
-            for target in node.targets:
-                yield _text(target), (texts[0], "".join(texts[2:3]))
-
-
-def _literal_loops(tree: ast.AST) -> Iterator[tuple[str, list[str]]]:
-    """Return the values of loops such as ``for key in ("CPU", "MPS")``, by the loop's variable."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple | ast.List):
-            yield _text(node.target), [_text(item) for item in node.iter.elts]
-
-
-def _keys(call: ast.Call, library: tuple[str, str], loops: dict[str, list[str]]) -> Iterable[str]:
-    # torch/library.py: Library.impl(self, op_name, fn, dispatch_key="")
-    keys = [*call.args[2:3], *(k.value for k in call.keywords if k.arg == "dispatch_key")]
-    if not keys:
-        return [library[1]]
-    key = keys[0]
-    return loops.get(key.id, []) if isinstance(key, ast.Name) else [_text(key)]
+    libraries: dict[str, tuple[str, str]] = {}
+    loops: dict[str, list[str]] = {}
+    nodes = list(ast.walk(tree))
+    for node in nodes:
+        match node:
+            # lib = [torch.library.]Library("aten", "IMPL"[, key])
+            case ast.Assign(
+                targets=targets,
+                value=ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called), args=[_, *_] as arguments),
+            ) if called in {"Library", "_Library"}:
+                texts = [_text(each) for each in arguments]
+                libraries |= dict.fromkeys(map(_text, targets), (texts[0], "".join(texts[2:3])))
+            # for key in ("CPU", "MPS")
+            case ast.For(target=target, iter=ast.Tuple(elts=items) | ast.List(elts=items)):
+                loops[_text(target)] = [_text(item) for item in items]
+    for node in nodes:
+        match node:
+            # torch/library.py: Library.impl(self, op_name, fn, dispatch_key="")
+            case ast.Call(func=ast.Attribute(attr="impl", value=ast.Name(id=owner)), args=[first, *more]) if (
+                owner in libraries
+            ):
+                namespace, usual = libraries[owner]
+                given = [*more[1:2], *(each.value for each in node.keywords if each.arg == "dispatch_key")]
+                key, name = _text(given[0]) if given else usual, _text(first)
+                if _MPS_KEYS & {*loops.get(key, [key])}:
+                    yield name if "::" in name else f"{namespace}::{name}"
 
 
 def _text(node: ast.expr) -> str:
