@@ -153,9 +153,7 @@ def parse_macos(text: str, minimum: Version, torch: Version) -> Version:
             hint=f"known: {majors}",
         )
     if version < minimum:
-        raise UnknownTargetError(
-            f"torch {torch} does not start its MPS backend on macOS {text}",
-            context=f"The MPS backend is supported on MacOS {minimum}+.",
-            hint=f"audit macOS {minimum} or newer, or an older torch",
-        )
+        message = f"torch {torch} does not start its MPS backend on macOS {text}"
+        hint = f"audit macOS {minimum} or newer, or an older torch"
+        raise UnknownTargetError(message, context=f"The MPS backend is supported on MacOS {minimum}+.", hint=hint)
     return version

@@ -72,11 +72,8 @@ def build_lists(wheel: Path) -> BuiltLists:
         shutil.copytree(shipped_directory(), lists, ignore=_REVIEW)
         release = build(str(wheel), lists, default_cache()).release
         if any(release.torch == listed.torch for listed in shipped.releases):
-            raise UsageError(
-                f"torch {release.torch} is a listed release: no lists are needed for it",
-                context=wheel.name,
-                hint=f"name it: --torch {release.line}",
-            )
+            message = f"torch {release.torch} is a listed release: no lists are needed for it"
+            raise UsageError(message, context=wheel.name, hint=f"name it: --torch {release.line}")
         older = [each for each in shipped.releases if each.version <= release.version]
         carried = max(older or shipped.releases[:1], key=lambda each: each.version).torch
         built = {**msgspec.to_builtins(release), "wheel": wheel.name, "base": shipped.digest, "carried": carried}
@@ -115,11 +112,8 @@ def require_readers(place: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name not in {"lief", "capstone", "numpy"}:
             raise
-        raise UsageError(
-            f"reading a wheel needs {error.name}, which is not installed",
-            context=place,
-            hint="pip install 'opcheck[wheels]'",
-        ) from error
+        message = f"reading a wheel needs {error.name}, which is not installed"
+        raise UsageError(message, context=place, hint="pip install 'opcheck[wheels]'") from error
 
 
 def _keep_wheel(wheel: Path, cache: Path) -> None:
@@ -156,11 +150,8 @@ def select(*texts: str | None) -> BuiltLists | None:
     names = {text.strip() for text in texts if text}
     chosen = {about.torch: about for name in names if (about := find(name))}
     if len(chosen) > 1:
-        raise UsageError(
-            f"two wheels that are no listed releases: {' and '.join(chosen)}",
-            context="--torch",
-            hint="name a single unlisted version in a run",
-        )
+        message = f"two wheels that are no listed releases: {' and '.join(chosen)}"
+        raise UsageError(message, context="--torch", hint="name a single unlisted version in a run")
     about = next(iter(chosen.values()), None)
     if (about is None) != (VARIABLE not in os.environ):
         forget()

@@ -205,11 +205,9 @@ class MacOptions(Record, frozen=True, kw_only=True):
             return (NamedMac("", self.memory),) if self.memory else ()
         both = tuple(mac for mac in find_macs(self.mac) if self.memory in {None, 0, mac.memory})
         if not both:
-            raise UsageError(
-                f"--memory {self.memory} is not the memory of {self.mac}",
-                context=f"--mac {self.mac} --memory {self.memory}",
-                hint="leave out --memory or --mac",
-            )
+            message = f"--memory {self.memory} is not the memory of {self.mac}"
+            hint = "leave out --memory or --mac"
+            raise UsageError(message, context=f"--mac {self.mac} --memory {self.memory}", hint=hint)
         return both
 
     def decisive_memory(self) -> int:

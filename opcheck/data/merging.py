@@ -44,11 +44,9 @@ def review(proposal: Path, directory: Path) -> Merge:
     value = document.value
     if document.problems or not isinstance(value, dict):
         problems = "\n".join(map(str, document.problems)) or "a mapping is expected"
-        raise UsageError(
-            f"not a proposal: {problems}",
-            context=str(proposal),
-            hint="opcheck verify --propose FILE writes a proposal; op_lists/README.md explains the fields",
-        )
+        message = f"not a proposal: {problems}"
+        hint = "opcheck verify --propose FILE writes a proposal; op_lists/README.md explains the fields"
+        raise UsageError(message, context=str(proposal), hint=hint)
     key = next((key for key in SORTS if value.get(key)), None)
     if key is None:
         raise UsageError(

@@ -106,11 +106,9 @@ class OpLists:
         release = self._by_name.get(line)
         if release is not None:
             return release
-        raise OpListError(
-            f"there is no op list for torch {line}",
-            context=f"the op lists have torch {', '.join(self._lines)}",
-            hint=f"build it: opcheck lists build {line}.0",
-        )
+        message = f"there is no op list for torch {line}"
+        hint = f"build it: opcheck lists build {line}.0"
+        raise OpListError(message, context=f"the op lists have torch {', '.join(self._lines)}", hint=hint)
 
     def history(self, op: str, key: str = "MPS") -> tuple[Entry, ...]:
         """Return (line, value) wherever the value of an overload changes; empty if it never existed."""
@@ -198,11 +196,9 @@ class OpLists:
             target = value.partition(":")[2]
             referred = self._by_line(target).get(line)
             if referred is None or target in chain:
-                raise OpListError(
-                    f"{chain[-1]} refers to an overload that decides nothing: {target}",
-                    context=f"op_lists/{FILES['MPS']}, torch {line}",
-                    hint="rebuild the release: opcheck lists build",
-                )
+                message = f"{chain[-1]} refers to an overload that decides nothing: {target}"
+                hint = "rebuild the release: opcheck lists build"
+                raise OpListError(message, context=f"op_lists/{FILES['MPS']}, torch {line}", hint=hint)
             chain.append(target)
             value = referred
         return _resolution(value, tuple(chain))

@@ -62,11 +62,9 @@ def refuse(problems: Iterable[FileProblem]) -> None:
     ordered = sorted(set(problems))
     if ordered:
         count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
-        raise OpListError(
-            f"the op lists have {count}:\n" + "\n".join(f"  {problem}" for problem in ordered),
-            context="the curated op lists",
-            hint="correct each problem, then run: python scripts/compile_statements.py, opcheck lists lint",
-        )
+        message = f"the op lists have {count}:\n" + "\n".join(f"  {problem}" for problem in ordered)
+        hint = "correct each problem, then run: python scripts/compile_statements.py, opcheck lists lint"
+        raise OpListError(message, context="the curated op lists", hint=hint)
 
 
 def read_written(directory: Path) -> tuple[list[Written], list[FileProblem]]:

@@ -67,11 +67,8 @@ class ListFile(Generic[Kind]):
         ):
             value: Any = msgspec.json.decode(documents.read(path), type=self._kind)
         if value.schema != SCHEMA:
-            raise OpListError(
-                f"the file has schema {value.schema}, and this opcheck reads schema {SCHEMA}",
-                context=f"{path}: schema",
-                hint="install the opcheck that the lists belong to",
-            )
+            message = f"the file has schema {value.schema}, and this opcheck reads schema {SCHEMA}"
+            raise OpListError(message, context=f"{path}: schema", hint="install the opcheck that the lists belong to")
         return value  # type: ignore[no-any-return]
 
     def _check_all(self, document: Document, value: Any) -> None:

@@ -101,11 +101,9 @@ def parse(text: str, place: str, lists: OpLists) -> Target:
     for part in text.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if key not in _KEYS or not equals or not value or key in values:
-            raise UsageError(
-                f"not a target: {text!r}",
-                context=f"{place}, at {part.strip()!r}",
-                hint="write it as torch=2.9,macos=14 (and fallback=1 for the variable)",
-            )
+            message = f"not a target: {text!r}"
+            hint = "write it as torch=2.9,macos=14 (and fallback=1 for the variable)"
+            raise UsageError(message, context=f"{place}, at {part.strip()!r}", hint=hint)
         values[key] = value
     fallback = values.get("fallback", "0").lower()
     if fallback not in _BOOLEANS:
@@ -144,11 +142,9 @@ def written_release(text: str | None) -> str:
         try:
             return metadata.version("torch").partition("+")[0]
         except metadata.PackageNotFoundError as error:
-            raise UsageError(
-                "no torch is installed in this environment",
-                context="--torch installed",
-                hint="name a release, such as 2.13, or latest",
-            ) from error
+            message = "no torch is installed in this environment"
+            hint = "name a release, such as 2.13, or latest"
+            raise UsageError(message, context="--torch installed", hint=hint) from error
     if word == NIGHTLY:
         from opcheck.data.built_lists import find
 

@@ -58,11 +58,9 @@ def limit(text: str) -> tuple[str, int]:
             f"nothing to limit: {brief(name)}", context=f"--max {text}", hint=f"known: {', '.join(LIMITS)}"
         )
     if match is None or (match[2] and name != "bytes"):
-        raise UsageError(
-            f"not a limit: {brief(value)}",
-            context=f"--max {text}",
-            hint="write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3",
-        )
+        message = f"not a limit: {brief(value)}"
+        hint = "write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3"
+        raise UsageError(message, context=f"--max {text}", hint=hint)
     power = " kmg".index(match[2].lower()) if match[2] else 0
     return name, int(match[1]) * (1024 if match[3] else 1000) ** power
 

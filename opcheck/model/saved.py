@@ -73,11 +73,8 @@ def _check_schema(schema: object, path: str) -> None:
         reason = f"its schema is {brief(schema)}" if schema else "it names no schema"
         raise UsageError(f"not a report of an audit: {reason}", context=path, hint=WRITE_AGAIN)
     if int(match["version"]) > int(newest):
-        raise UsageError(
-            f"the report is of a newer schema than this opcheck reads: {schema}",
-            context=f"{path}; this one reads {SCHEMA}",
-            hint=f"upgrade opcheck, or {WRITE_AGAIN}",
-        )
+        message = f"the report is of a newer schema than this opcheck reads: {schema}"
+        raise UsageError(message, context=f"{path}; this one reads {SCHEMA}", hint=f"upgrade opcheck, or {WRITE_AGAIN}")
 
 
 #: Keys that a report has only where they say something (``ReportTarget`` omits defaults).

@@ -60,11 +60,8 @@ def open_archive(path: Path, hint: str) -> Iterator[zipfile.ZipFile]:
     with report_damage(path, hint), documents.open_file(path) as file, documents.open_zip(file) as wheel:
         size = sum(member.file_size for member in wheel.infolist())
         if size > MOST_TIMES * path.stat().st_size + MOST_BESIDE:
-            raise OpListError(
-                "the wheel is no wheel: unpacked it takes far more than any does",
-                context=f"{path.name}: {size:,} bytes",
-                hint=hint,
-            )
+            message = "the wheel is no wheel: unpacked it takes far more than any does"
+            raise OpListError(message, context=f"{path.name}: {size:,} bytes", hint=hint)
         yield wheel
 
 
@@ -195,11 +192,8 @@ def read_archive(path: Path) -> WheelMetadata:
     """
     about = read_metadata(path, ("torch",), "torch: MPS exists on Apple silicon only", _HINT)
     if about.variables.get("__version__") != about.version or "git_version" not in about.variables:
-        raise OpListError(
-            "torch/version.py disagrees with the wheel's file name",
-            context=f"{path.name}: {about.variables.get('__version__')}",
-            hint=_HINT,
-        )
+        message = "torch/version.py disagrees with the wheel's file name"
+        raise OpListError(message, context=f"{path.name}: {about.variables.get('__version__')}", hint=_HINT)
     return about
 
 

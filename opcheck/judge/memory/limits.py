@@ -61,11 +61,9 @@ def parse_range(text: str) -> DimensionRange:
         raise UsageError(f"not a range: {brief(text)}", context="--vary", hint=_GRAMMAR)
     low, high, by = int(match[1]), int(match[2]), int(match[3] or 1)
     if not 0 < low < high <= _MOST or by < 1:
-        raise UsageError(
-            f"the range {brief(rest)} is empty" if low >= high else f"no such range: {brief(rest)}",
-            context=f"--vary {brief(text)}",
-            hint=f"it goes from at least 1 up to a larger number; {_GRAMMAR}",
-        )
+        message = f"the range {brief(rest)} is empty" if low >= high else f"no such range: {brief(rest)}"
+        hint = f"it goes from at least 1 up to a larger number; {_GRAMMAR}"
+        raise UsageError(message, context=f"--vary {brief(text)}", hint=hint)
     return DimensionRange(name, low, high, by if match[3] else _usual_step(name, low))
 
 
