@@ -6,9 +6,9 @@ Without that rule its time grows with the square of a frequent line's count.
 
 import bisect
 import difflib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 #: A part without a line of its own is compared whole up to so many lines.
@@ -24,7 +24,7 @@ def unified_diff(before: Sequence[str], after: Sequence[str], before_name: str, 
         before_name: what the diff calls the file before.
         after_name: what it calls the file after.
     """
-    for number, group in enumerate(_Matcher(before, after).get_grouped_opcodes()):
+    for number, group in enumerate(_Matcher(None, before, after).get_grouped_opcodes()):
         if not number:
             yield f"--- {before_name}\n"
             yield f"+++ {after_name}\n"
@@ -56,25 +56,24 @@ class _Part(NamedTuple):
 class _Matcher(difflib.SequenceMatcher[str]):
     """Finds equal lines between the lines that each text has once, as patience diff does."""
 
-    def __init__(self, before: Sequence[str], after: Sequence[str]) -> None:
-        super().__init__(None, before, after)
-        self._before = before
-        self._after = after
+    #: both texts, as difflib keeps them
+    a: Sequence[str]
+    b: Sequence[str]
 
     def get_matching_blocks(self) -> list[difflib.Match]:
         """Return the equal ranges, in order; the last range is empty, as in difflib."""
         pairs: list[tuple[int, int]] = []
-        parts = [_Part(0, len(self._before), 0, len(self._after))]
+        parts = [_Part(0, len(self.a), 0, len(self.b))]
         while parts:
             part, equal = self._trim(parts.pop())
             pairs += equal
             # The lines that both sides of a part have once, as many as are in the same order.
-            after = self._after[part.start_after : part.stop_after]
-            counts, counts_after = Counter(self._before[part.start : part.stop]), Counter(after)
+            after = self.b[part.start_after : part.stop_after]
+            counts, counts_after = Counter(self.a[part.start : part.stop]), Counter(after)
             places = {line: place for place, line in enumerate(after, part.start_after)}
             anchors = _rising(
                 (place, places[line])
-                for place, line in enumerate(self._before[part.start : part.stop], part.start)
+                for place, line in enumerate(self.a[part.start : part.stop], part.start)
                 if counts[line] == 1 and counts_after[line] == 1
             )
             if not anchors:
@@ -85,39 +84,32 @@ class _Matcher(difflib.SequenceMatcher[str]):
             pairs += anchors
             parts += (
                 _Part(line + 1, next_line, line_after + 1, next_after)
-                for (line, line_after), (next_line, next_after) in pairwise(corners)
+                for (line, line_after), (next_line, next_after) in itertools.pairwise(corners)
             )
-        return [*_blocks(sorted(pairs)), difflib.Match(len(self._before), len(self._after), 0)]
+        return [*_blocks(sorted(pairs)), difflib.Match(len(self.a), len(self.b), 0)]
 
     def _trim(self, part: _Part) -> tuple[_Part, list[tuple[int, int]]]:
         """Return a part without the equal lines at both ends, and these."""
         start, stop, start_after, stop_after = part
         pairs = []
-        while start < stop and start_after < stop_after and self._same(start, start_after):
+        while start < stop and start_after < stop_after and self.a[start] == self.b[start_after]:
             pairs.append((start, start_after))
             start, start_after = start + 1, start_after + 1
-        while start < stop and start_after < stop_after and self._same(stop - 1, stop_after - 1):
+        while start < stop and start_after < stop_after and self.a[stop - 1] == self.b[stop_after - 1]:
             stop, stop_after = stop - 1, stop_after - 1
             pairs.append((stop, stop_after))
         return _Part(start, stop, start_after, stop_after), pairs
 
-    def _same(self, place: int, place_after: int) -> bool:
-        return self._before[place] == self._after[place_after]
-
     def _pairs(self, part: _Part) -> Iterator[tuple[int, int]]:
         """Yield the equal lines of a part that has no line of its own."""
         start, stop, start_after, stop_after = part
-        if max(stop - start, stop_after - start_after) > _SMALL and (stop - start == stop_after - start_after):
+        is_long = max(stop - start, stop_after - start_after) > _SMALL
+        if is_long and stop - start == stop_after - start_after:
             # Lines were replaced, and none inserted.
             places = zip(range(start, stop), range(start_after, stop_after), strict=True)
-            yield from (pair for pair in places if self._same(*pair))
+            yield from ((line, line_after) for line, line_after in places if self.a[line] == self.b[line_after])
             return
-        matcher = difflib.SequenceMatcher(
-            None,
-            self._before[start:stop],
-            self._after[start_after:stop_after],
-            autojunk=max(stop - start, stop_after - start_after) > _SMALL,
-        )
+        matcher = difflib.SequenceMatcher(None, self.a[start:stop], self.b[start_after:stop_after], autojunk=is_long)
         for line, line_after, size in matcher.get_matching_blocks():
             yield from ((start + line + n, start_after + line_after + n) for n in range(size))
 
@@ -142,9 +134,9 @@ def _rising(pairs: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _blocks(pairs: Sequence[tuple[int, int]]) -> Iterator[difflib.Match]:
     """Join neighbouring pairs to ranges."""
+    distances = [(line - number, line_after - number) for number, (line, line_after) in enumerate(pairs)]
     start = 0
-    for number in range(1, len(pairs) + 1):
-        is_next = number < len(pairs) and pairs[number] == (pairs[number - 1][0] + 1, pairs[number - 1][1] + 1)
-        if not is_next:
-            yield difflib.Match(*pairs[start], number - start)
-            start = number
+    for _, together in itertools.groupby(distances):
+        size = len(list(together))
+        yield difflib.Match(*pairs[start], size)
+        start += size

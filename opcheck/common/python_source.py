@@ -9,6 +9,7 @@ import functools
 import io
 import linecache
 import os
+import re
 import sys
 import tokenize
 import warnings
@@ -19,6 +20,7 @@ from opcheck.common import documents
 #: Codecs of host names.  Their decoders take time that grows with the square of the length (Lib/encodings/punycode.py,
 #: insertion_sort), and no one writes a program in them.
 _REFUSED = {"idna", "punycode"}
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 #: Bytes of a source that is quoted; parts of an entry of linecache with lines, and no loader.
 _LARGEST, _WITH_LINES = 16 << 20, 4
 
@@ -95,17 +97,7 @@ def split_lines(text: str) -> list[str]:
 
 def lines_with_endings(text: str) -> list[str]:
     """Split a program into the lines of ``split_lines``, which keep their newlines."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        parts = line.split("\r")
-        # A carriage return before a newline belongs to it; a single carriage return ends a line itself.
-        *ended, final = parts
-        if len(parts) > 1 and not final:
-            ended, final = ended[:-1], f"{ended[-1]}\r"
-        lines += [f"{part}\r" for part in ended]
-        lines.append(f"{final}\n")
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
+    return _LINE.findall(text)
 
 
 def source_lines(filename: str) -> list[str]:
