@@ -6,7 +6,7 @@ version, the digest of its op lists, the packages, the targets.
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcheck.common.yaml_text import load_shipped
 
@@ -24,14 +24,12 @@ class Column(NamedTuple):
 
 def _tables() -> dict[str, tuple[Column, ...]]:
     content = load_shipped(Path(__file__).with_name("sweep_tables.yaml"))
-    return {
-        name: tuple(
-            Column(column, *row)
-            for rows in (*(content["groups"][group] for group in table["begins_with"]), table["columns"])
-            for column, row in rows.items()
-        )
-        for name, table in content["tables"].items()
-    }
+
+    def columns(table: dict[str, Any]) -> tuple[Column, ...]:
+        groups = (*(content["groups"][name] for name in table["begins_with"]), table["columns"])
+        return tuple(Column(name, *row) for group in groups for name, row in group.items())
+
+    return {name: columns(table) for name, table in content["tables"].items()}
 
 
 #: The tables, by their names.

@@ -31,13 +31,9 @@ def notes(
         dtype: keep to what can apply to this dtype.
         every_macos: keep what can hold on another macOS than the target's.
     """
-    kept = [
-        statement
-        for statement in statements
-        if statement.sort == sort
-        and (aim is None or every_macos or aim.macos in statement.macos)
-        and (dtype is None or not statement.dtypes or dtype in statement.dtypes)
-    ]
+    of_sort = (each for each in statements if each.sort == sort)
+    on_macos = (each for each in of_sort if aim is None or every_macos or aim.macos in each.macos)
+    kept = [each for each in on_macos if dtype is None or not each.dtypes or dtype in each.dtypes]
     raises = verdict is not None and verdict.status != "native"
     named = {*verdict.limitations, *verdict.advisories} if verdict else set()
     decided = {each.id for each in kept if raises and each.decides and each.id in named}

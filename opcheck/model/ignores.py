@@ -185,13 +185,10 @@ class Ignores:
 
     def list_unused(self, prefix: str = "OC1") -> tuple[str, ...]:
         """Return the comments' codes with that prefix, and the entries, that have silenced nothing."""
-        unused = sorted(
-            (comment.file, comment.line, code)
-            for silencers in filter(None, self._files.values())
-            for number, comment in enumerate(silencers.comments)
-            for code in silencers.list_unused(number)
-            if code.startswith(prefix)
-        )
+        files = filter(None, self._files.values())
+        comments = ((each, number, comment) for each in files for number, comment in enumerate(each.comments))
+        codes = ((comment, code) for each, number, comment in comments for code in each.list_unused(number))
+        unused = sorted((each.file, each.line, code) for each, code in codes if code.startswith(prefix))
         silent = [e for e in self._entries if e not in self.silenced and not self._is_over(e)]
         return (
             *(f"{file}:{line} ignores {c}, which is not found there" for file, line, c in unused),

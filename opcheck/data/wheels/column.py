@@ -104,12 +104,8 @@ def registrations(image: Image) -> tuple[Registration, ...]:
 
 
 def _registering_functions(image: Image) -> dict[int, str]:
-    targets = {
-        address: prefix
-        for prefix in (_IMPL, _FALLBACK)
-        for address, name in image.matching(prefix)
-        if ".cold" not in name
-    }
+    symbols = ((prefix, *symbol) for prefix in (_IMPL, _FALLBACK) for symbol in image.matching(prefix))
+    targets = {address: prefix for prefix, address, name in symbols if ".cold" not in name}
     if set(targets.values()) != {_IMPL, _FALLBACK}:
         raise damage("no_registering_functions", "libtorch_cpu.dylib")
     return targets
@@ -159,13 +155,9 @@ _SCHEMA = re.compile(r"(?:aten::)?(\w+(?:\.\w+)?)\(.*->")
 
 def find_declared(image: Image) -> frozenset[str]:
     """Return every ``aten`` overload whose schema string a declaring block refers to."""
-    texts = (
-        image.string(event.value)
-        for block in _BLOCKS
-        for address, _ in image.matching(block)
-        for event in run(image.code(address), address)
-        if isinstance(event, Address)
-    )
+    blocks = (address for block in _BLOCKS for address, _ in image.matching(block))
+    events = (event for address in blocks for event in run(image.code(address), address))
+    texts = (image.string(event.value) for event in events if isinstance(event, Address))
     return frozenset(f"aten::{match[1]}" for text in texts if text and (match := _SCHEMA.match(text)))
 
 

@@ -99,11 +99,8 @@ def _step(name: str, words: str, code: str) -> MemoryChange:
 
 def _owners(trace: Trace) -> dict[int, str]:
     """Return the component that each weight belongs to, by its storage."""
-    return {
-        life.storage: life.name.partition(".")[0]
-        for life in trace.lifetimes
-        if life.kind in {"parameter", "buffer"} and "." in life.name
-    }
+    weights = (life for life in trace.lifetimes if life.kind in {"parameter", "buffer"} and "." in life.name)
+    return {life.storage: life.name.partition(".")[0] for life in weights}
 
 
 def _unload(component: str) -> MemoryChange:
@@ -130,13 +127,9 @@ def _unload(component: str) -> MemoryChange:
 def _denoiser_weights(trace: Trace) -> dict[int, int]:
     """Return the elements of each weight of a linear layer of the denoiser, by its storage."""
     owners = _owners(trace)
-    return {
-        spec.storage: math.prod(spec.shape)
-        for call in trace.calls
-        if call.op == "aten::linear"
-        for spec in call.inputs
-        if spec.argument == "weight" and owners.get(spec.storage, "") in _DENOISERS
-    }
+    inputs = (spec for call in trace.calls if call.op == "aten::linear" for spec in call.inputs)
+    weights = (spec for spec in inputs if spec.argument == "weight" and owners.get(spec.storage) in _DENOISERS)
+    return {spec.storage: math.prod(spec.shape) for spec in weights}
 
 
 def _quantize(kind: str) -> MemoryChange:
@@ -261,7 +254,7 @@ class PlanSearch:
 
 def _state(memory: Memory) -> FitState:
     mac = deciding(memory)
-    return mac.state if mac is not None else "fits"
+    return mac.state if mac else "fits"
 
 
 def _count_needed(memory: Memory) -> int:

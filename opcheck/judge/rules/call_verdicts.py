@@ -82,10 +82,11 @@ def find_transfers(audited: Audited) -> Iterator[Finding]:
     if not moved.transfers_to_cpu + moved.transfers_to_mps:
         return
     regions = [region for region in moved.regions if region.side == "cpu"]
+    there = f"{plural(moved.transfers_to_cpu, 'copy')} to the CPU ({filesize(moved.bytes_to_cpu)})"
+    back = f"{moved.transfers_to_mps:,} back ({filesize(moved.bytes_to_mps)})"
+    where = f" in {plural(len(regions), 'region')}" if regions else ""
     yield finding(
-        message=f"the CPU fallbacks make {plural(moved.transfers_to_cpu, 'copy')} to the CPU "
-        f"({filesize(moved.bytes_to_cpu)}) and {moved.transfers_to_mps:,} back "
-        f"({filesize(moved.bytes_to_mps)})" + (f" in {plural(len(regions), 'region')}" if regions else ""),
+        message=f"the CPU fallbacks make {there} and {back}{where}",
         hint="fallback calls in a row share no copies: one .cpu() before them and one .to('mps') after them copy less",
         count=sum(region.calls for region in regions),
     )
@@ -109,21 +110,13 @@ def find_lost_digits(audited: Audited) -> Iterator[Finding]:
     """Yield a finding for the first call that loses digits by itself, and for each overflow or NaN."""
     for run in audited.precision:
         if line := run.divergence:
-            yield finding(
-                message=f"{line.op}: in {run.dtype} it loses digits by itself: relative error "
-                f"{float(line.local):.1e}, from inputs that are off by {float(line.inherited):.1e}",
-                hint=_hint_digits(line.op, audited),
-                op=line.op,
-                locations=(line.place,),
-            )
-        for event in run.events:
-            if event.kind != "flips":
-                yield finding(
-                    message=f"{event.op}: {event.kind} in {run.dtype}, in {event.elements:,} of {event.of:,} elements",
-                    hint="scale the inputs, or keep this part in float32",
-                    op=event.op,
-                    locations=(event.place,),
-                )
+            errors = f"relative error {float(line.local):.1e}, from inputs that are off by {float(line.inherited):.1e}"
+            message = f"{line.op}: in {run.dtype} it loses digits by itself: {errors}"
+            yield finding(message=message, hint=_hint_digits(line.op, audited), op=line.op, locations=(line.place,))
+        for event in (event for event in run.events if event.kind != "flips"):
+            message = f"{event.op}: {event.kind} in {run.dtype}, in {event.elements:,} of {event.of:,} elements"
+            hint = "scale the inputs, or keep this part in float32"
+            yield finding(message=message, hint=hint, op=event.op, locations=(event.place,))
 
 
 def _hint_digits(op: str, audited: Audited) -> str:
@@ -141,15 +134,11 @@ def find_wrong_numbers(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each line and kernel with wrong results, the furthest off first."""
     for line in (line for run in audited.numbers for line in run.wrong):
         worst = "" if line.worst == line.smallest else f"; the worst: {_example(line.worst)}"
+        count = f"{line.elements:,} of {plural(line.compared, 'result')} in {line.dtype}"
         verb = "is" if line.elements == 1 else "are"
-        yield finding(
-            message=f"{line.op}: {line.elements:,} of {plural(line.compared, 'result')} in {line.dtype} "
-            f"{verb} wrong: {_example(line.smallest)}{worst}",
-            hint=_hint(line, audited),
-            op=line.op,
-            count=line.calls,
-            locations=(line.place,),
-        )
+        message = f"{line.op}: {count} {verb} wrong: {_example(line.smallest)}{worst}"
+        hint = _hint(line, audited)
+        yield finding(message=message, hint=hint, op=line.op, count=line.calls, locations=(line.place,))
 
 
 def _example(sample: WrongSample) -> str:

@@ -14,9 +14,8 @@ from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLoc
 
 def _places(problem: Problem) -> tuple[GroupLocation, ...]:
     """Return where a problem arose, as locations of a finding."""
-    if problem.location is None and not problem.module:
-        return ()
-    return (GroupLocation.at(problem.location, module=problem.module, count=problem.count),)
+    place = GroupLocation.at(problem.location, module=problem.module, count=problem.count)
+    return (place,) if problem.location or problem.module else ()
 
 
 # -- OC113: backward goes through an operator that has no derivative on the target -----------------
@@ -79,9 +78,8 @@ def find_incomplete_captures(audited: Audited) -> Iterator[Finding]:
             )
     yield from _guesses(problems)
     if not trace.complete and all(problem.kind in _ENDS_NOTHING for problem in trace.problems):
-        yield finding(
-            severity=severity, message="the run ended early", hint="what follows the last call was not judged"
-        )
+        hint = "what follows the last call was not judged"
+        yield finding(severity=severity, message="the run ended early", hint=hint)
 
 
 def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
@@ -116,12 +114,9 @@ def find_uncalled_modules(audited: Audited) -> Iterator[Finding]:
         return
     kinds = Counter(any_layer(name) for name in names)
     shown = [f"{kind} ({count})" if count > 1 else kind for kind, count in kinds.items()]
-    yield finding(
-        message=f"{plural(len(names), 'module')} never called, so not judged: "
-        f"{and_more(shown, _SHOWN)}{' kinds' * (len(shown) > _SHOWN)}",
-        hint="give inputs that reach them with --input or --config",
-        count=len(names),
-    )
+    listed = f"{and_more(shown, _SHOWN)}{' kinds' * (len(shown) > _SHOWN)}"
+    message = f"{plural(len(names), 'module')} never called, so not judged: {listed}"
+    yield finding(message=message, hint="give inputs that reach them with --input or --config", count=len(names))
 
 
 # -- OC123: the torch that captured the run is not the torch of the target -------------------------
@@ -137,11 +132,11 @@ def find_differing_releases(audited: Audited) -> Iterator[Finding]:
     with_calls = {trace.differing_library(place.location) for group in audited.groups for place in group.locations}
     libraries = [name for name in trace.differing_libraries if name in with_calls]
     differs = f"; {', '.join(libraries)} may make other calls there" if libraries else ""
+    captured = f"captured with {trace.installed_torch or 'another release'}"
     yield finding(
         severity="warning" if libraries else "note",
         message="; ".join(trace.differences) + differs,
-        hint=f"install torch {audited.target.torch} here and audit again "
-        f"(captured with {trace.installed_torch or 'another release'})",
+        hint=f"install torch {audited.target.torch} here and audit again ({captured})",
         count=len(trace.differences),
     )
 
@@ -220,12 +215,8 @@ def find_quantized_weights(audited: Audited) -> Iterator[Finding]:
         severity = _METHODS[method.outcome]
         begins = QUANTIZED.get(problem.answered, QUANTIZED[problem.kind]).format(problem.answered)
         meaning = QUANTIZED["without_kernel" if problem.kind == "hub_kernel" else severity]
-        yield finding(
-            severity=severity,
-            message=f"{begins}: {method.because}; {meaning}",
-            hint=f"instead: {method.instead}",
-            prints=method.prints,
-        )
+        message = f"{begins}: {method.because}; {meaning}"
+        yield finding(severity=severity, message=message, hint=f"instead: {method.instead}", prints=method.prints)
 
 
 def quantized_headline(trace: Trace) -> Headline | None:

@@ -91,7 +91,7 @@ def _places(origin: dtype_flow.Origin, first: OpCall) -> tuple[GroupLocation, ..
 
 
 def _what_fails(origin: dtype_flow.Origin, first: OpCall) -> str:
-    verb = _VERBS[origin.effect, origin.certain]
+    verb = _VERBS[origin.effect][origin.certain]
     if first.phase == "move":
         return f"its move to mps {verb}"
     at = "in the backward of" if first.phase == "backward" else "at"
@@ -101,12 +101,7 @@ def _what_fails(origin: dtype_flow.Origin, first: OpCall) -> str:
     return f"the first call that {verb} is {first.op}{where}{taken}"
 
 
-_VERBS = {
-    ("raises", True): "fails",
-    ("raises", False): "may fail",
-    ("narrows", True): "narrows it",
-    ("narrows", False): "may narrow it",
-}
+_VERBS = {"raises": ("may fail", "fails"), "narrows": ("may narrow it", "narrows it")}
 
 
 def _upgrade(audited: Audited, origin: dtype_flow.Origin) -> str:
