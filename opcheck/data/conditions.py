@@ -18,7 +18,7 @@ from typing import Any
 from opcheck.common.names import DTYPES
 from opcheck.common.python_source import parse_expression
 from opcheck.common.yaml_text import load_shipped
-from opcheck.model.records import TensorSpec
+from opcheck.model.records import TensorSpec, contiguous_stride
 
 #: The first output tensor of the call.
 RESULT = "result"
@@ -41,12 +41,8 @@ class _CannotTellError(Exception):
 
 
 def _contiguous(spec: TensorSpec) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(spec.shape), reversed(_stride(spec)), strict=True):
-        if size != 1 and stride != expected:
-            return math.prod(spec.shape) == 0
-        expected *= size
-    return True
+    pairs = zip(spec.shape, _stride(spec), contiguous_stride(spec.shape), strict=True)
+    return 0 in spec.shape or all(size == 1 or step == usual for size, step, usual in pairs)
 
 
 def _stride(spec: TensorSpec) -> tuple[int, ...]:

@@ -189,8 +189,5 @@ def _problems(result: Result) -> Iterator[tuple[str, str]]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of an evidence file."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": SCHEMA,
-        **msgspec.json.schema(EvidenceFile),
-    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA}
+    return head | msgspec.json.schema(EvidenceFile)

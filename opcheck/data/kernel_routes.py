@@ -22,12 +22,8 @@ from opcheck.data.strict_yaml import Document
 from opcheck.data.tables import SCHEMA, ListFile
 from opcheck.model.records import OpCall, Record
 
-TABLE = ListFile(
-    "routes.json",
-    History,
-    made_by="python -m scripts.read_routes",
-    missing=History(schema=SCHEMA, namespace="aten", key="routes", operators={}),
-)
+_NO_ROUTES = History(schema=SCHEMA, namespace="aten", key="routes", operators={})
+TABLE = ListFile("routes.json", History, made_by="python -m scripts.read_routes", missing=_NO_ROUTES)
 #: What a kernel can reach: MPSGraph; a kernel of PyTorch's own Metal libraries; Metal Performance Shaders (MPSMatrix,
 #: MPSNDArray); a copy by blit; the CPU.
 KINDS: tuple[RouteKind, ...] = ("graph", "metal", "mps", "copy", "cpu")

@@ -1,6 +1,5 @@
 """Check the curated statements against the registrations and against each other."""
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from opcheck.data.statement_model import EVERY_OPERATOR, Arguments, Statement
 from opcheck.data.statements import INDEX, fingerprint, read_index
 from opcheck.data.strict_yaml import FileProblem, read_entries
 from opcheck.data.tables import ListFile
-from opcheck.model.records import OpCall, Record, TensorSpec
+from opcheck.model.records import OpCall, Record, TensorSpec, contiguous_stride
 
 REGRESSIONS = "regressions.yaml"
 
@@ -536,9 +535,9 @@ def _tensor(name: str, text: str) -> TensorSpec | None:
     if match is None or match["dtype"] not in DTYPES:
         return None
     shape = tuple(int(size) for size in match["shape"].split(",") if size.strip())
-    stride = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
-    spec = TensorSpec(tensor=0, storage=0, dtype=match["dtype"], shape=shape, stride=stride, argument=name)
-    return replace(spec, offset=int(match["offset"] or 0), device=match["device"] or "mps")
+    spec = TensorSpec(tensor=0, storage=0, dtype=match["dtype"], shape=shape, argument=name)
+    offset, device = int(match["offset"] or 0), match["device"] or "mps"
+    return replace(spec, stride=contiguous_stride(shape), offset=offset, device=device)
 
 
 def _end(release: str, lines: Sequence[Version]) -> Version | None:

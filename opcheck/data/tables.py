@@ -121,11 +121,9 @@ class RefusedDtypes(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, tuple[str, ...]]
 
 
+_NONE_REFUSED = RefusedDtypes(schema=SCHEMA, torch="", refused={})
 REFUSED = ListFile(
-    "refused_dtypes.json",
-    RefusedDtypes,
-    made_by="python -m scripts.refused_dtypes",
-    missing=RefusedDtypes(schema=SCHEMA, torch="", refused={}),
+    "refused_dtypes.json", RefusedDtypes, made_by="python -m scripts.refused_dtypes", missing=_NONE_REFUSED
 )
 
 

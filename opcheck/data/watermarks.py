@@ -47,13 +47,10 @@ def watermarks(variables: Mapping[str, str], torch: Version) -> Watermarks:
 
 def find_invalid(ratios: Watermarks) -> InvalidWatermark | None:
     """Return the ratio that the allocator refuses; None: it takes both."""
-    bound = ratios.high or UPPER_BOUND
-    if not 0 <= ratios.high <= UPPER_BOUND:
-        text = f"invalid high watermark ratio {ratios.high:g}"
-        return InvalidWatermark(HIGH, ratios.high, UPPER_BOUND, text)
-    if not 0 <= ratios.low <= bound:
-        text = f"invalid low watermark ratio {ratios.low:g}"
-        return InvalidWatermark(LOW, ratios.low, bound, text)
+    ends = ((HIGH, "high", ratios.high, UPPER_BOUND), (LOW, "low", ratios.low, ratios.high or UPPER_BOUND))
+    for variable, name, ratio, bound in ends:
+        if not 0 <= ratio <= bound:
+            return InvalidWatermark(variable, ratio, bound, f"invalid {name} watermark ratio {ratio:g}")
     return None
 
 

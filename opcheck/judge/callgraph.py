@@ -181,7 +181,7 @@ def example_of(calls: Sequence[OpCall], verdict: Verdict) -> records.Example | N
 
 
 def _tensor(spec: TensorSpec) -> records.ExampleTensor:
-    contiguous = tuple(math.prod(spec.shape[place + 1 :]) for place in range(len(spec.shape)))
+    contiguous = records.contiguous_stride(spec.shape)
     # The stride of a dimension of size 1 does not matter.
     steps = zip(spec.shape, spec.stride or contiguous, contiguous, strict=True)
     differs = any(size != 1 and step != usual for size, step, usual in steps)

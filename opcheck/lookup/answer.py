@@ -65,19 +65,13 @@ def answer(
     only = system if macos is not None else None
     scope = _QuestionScope(lookup=lookup, releases=releases, system=system, only=only, dtype=wanted, dtypes=dtypes)
     overloads = _in_order(meant, scope)
-    main = overloads[0]
+    main, newest = overloads[0], releases[-1]
     every_line = (release.line for release in lookup.lists.releases)
     everywhere = past(main.name, every_line, system, lookup, wanted)
     return Answer(
         tool=TOOL,
         op=meant.asked,
-        target={
-            "torch": releases[-1].line,
-            "release": releases[-1].torch,
-            "asked": torch,
-            "macos": system,
-            "dtype": wanted,
-        },
+        target={"torch": newest.line, "release": newest.torch, "asked": torch, "macos": system, "dtype": wanted},
         dtypes=main.dtypes,
         status=main.status,
         kind=main.kind,

@@ -48,15 +48,15 @@ MODES: dict[str, dict[str, str]] = _TABLE["modes"]
 FOREIGN: dict[str, str] = _TABLE["foreign"]
 
 _DTYPE_WORDS = "|".join(map(re.escape, [*DTYPES, *DTYPE_ALIASES]))
+
+
+def _compile(row: dict[str, Any]) -> re.Pattern[str]:
+    flags = re.IGNORECASE if row.get("ignore_case") else 0
+    return re.compile(row["pattern"].replace("{dtypes}", _DTYPE_WORDS), flags)
+
+
 #: What is no operator, but often written for one: a pattern, what it is, and the next command.
-OTHER_THINGS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
-    (
-        re.compile(row["pattern"].replace("{dtypes}", _DTYPE_WORDS), re.IGNORECASE if row.get("ignore_case") else 0),
-        row["what"],
-        row["next"],
-    )
-    for row in _TABLE["other_things"]
-)
+OTHER_THINGS = tuple((_compile(row), str(row["what"]), str(row["next"])) for row in _TABLE["other_things"])
 
 
 def key(text: str) -> str:

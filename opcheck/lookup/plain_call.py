@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from opcheck.common.memo import cached_method
+from opcheck.common.text import and_more
 from opcheck.common.versions import Target, Version
 from opcheck.data.composites import CompositeBody
 from opcheck.data.conditions import ATTRIBUTES
@@ -23,7 +24,7 @@ from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_every
 from opcheck.lookup.answer_records import State
 from opcheck.lookup.answer_words import REMOVED
 from opcheck.lookup.operator_facts import OperatorFacts, is_python, tests_dtypes
-from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict
+from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict, contiguous_stride
 
 #: The dtypes that a coverage table shows; all others only on request.
 COMMON_DTYPES = (
@@ -302,8 +303,7 @@ class OperatorLookup:
 def _list(names: Iterable[str]) -> str:
     """List a few of the names; the evidence has all of them."""
     ordered = sorted(names, key=lambda name: (name in BOOKKEEPING, name))
-    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-    return ", ".join(ordered[:_NAMED]) + more
+    return and_more(ordered, _NAMED)
 
 
 def severity(state: State) -> int:
@@ -366,8 +366,8 @@ def _tensor_names(statement: Statement) -> list[str]:
 
 
 def _tensor(number: int, argument: str, dtype: str, rank: int) -> TensorSpec:
-    shape, stride = (_SIZE,) * rank, tuple(_SIZE**place for place in reversed(range(rank)))
-    dtype = _OWN_DTYPES.get(argument, dtype)
+    shape, dtype = (_SIZE,) * rank, _OWN_DTYPES.get(argument, dtype)
+    stride = contiguous_stride(shape)
     return TensorSpec(tensor=number, storage=number, dtype=dtype, shape=shape, stride=stride, argument=argument)
 
 

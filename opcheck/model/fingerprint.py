@@ -105,15 +105,11 @@ def fingerprint(finding: Finding, place: GroupLocation | None) -> str:
     # Without an operator, only the message distinguishes the finding from others of its rule.
     parts = [VERSION, finding.rule, finding.op or without_quantities(finding.message)]
     if place is not None:
-        parts += [place.phase, any_layer(place.module), *_spell_place(place)]
+        parts += [place.phase, any_layer(place.module)]
+    if place is not None and place.line:
+        # The bare name of the function (Python 3.10 has only that), and the statement or line.
+        parts += [place.function.rpartition(".")[2], normalised_code(place.statement or place.text)]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _spell_place(place: GroupLocation) -> tuple[str, ...]:
-    """Return the bare name of the function (Python 3.10 has only that), and the statement or line."""
-    if not place.line:
-        return ()
-    return (place.function.rpartition(".")[2], normalised_code(place.statement or place.text))
 
 
 def without_quantities(message: str) -> str:

@@ -72,6 +72,11 @@ class TensorSpec(Record, frozen=True, kw_only=True):
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]{device}"
 
 
+def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the stride of a tensor of this shape whose elements lie in order."""
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+
+
 class SourceLocation(Record, frozen=True, kw_only=True):
     """A line of code; ``file`` is relative to the working directory or to site-packages."""
 

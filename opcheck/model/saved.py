@@ -109,13 +109,9 @@ def json_schema(kind: type[msgspec.Struct] = Report) -> dict[str, Any]:
     fields = msgspec.structs.fields(kind)
     name = next(str(field.default) for field in fields if field.name == "schema")
     document["properties"]["schema"] = {"enum": [name]}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:{name.replace('-', ':', 1).replace('/', ':')}",
-        **document,
-        "title": name,
-        "$defs": kinds,
-    }
+    urn = f"urn:{name.replace('-', ':', 1).replace('/', ':')}"
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": urn}
+    return {**head, **document, "title": name, "$defs": kinds}
 
 
 def _any_value(_kind: type) -> dict[str, Any]:
