@@ -35,9 +35,8 @@ class OperatorName(msgspec.Struct, frozen=True, kw_only=True, order=True):
         match = _PATTERN.fullmatch(text)
         # The dispatcher writes the default overload as nothing at all; ".default" is FX's word for it.
         if match is None or match["overload"] == "default":
-            raise UsageError(
-                f"not an operator name: {text!r}", hint="write it as the dispatcher does: aten::mm or aten::add.Tensor"
-            )
+            hint = "write it as the dispatcher does: aten::mm or aten::add.Tensor"
+            raise UsageError(f"not an operator name: {text!r}", hint=hint)
         return cls(namespace=match["namespace"], name=match["name"], overload=match["overload"] or "")
 
     def __str__(self) -> str:

@@ -127,11 +127,9 @@ def parse_torch(text: str, known: tuple[Version, ...]) -> Version:
         return max(known)
     nearest = sorted(known, key=lambda line: (abs(line.major - version.major), abs(line.minor - version.minor)))[:3]
     names = ", ".join(str(line) for line in sorted(nearest))
-    raise UnknownTargetError(
-        f"there is no op list for torch {text}",
-        context=f"the op lists have torch {', '.join(str(line) for line in known)}",
-        hint=f"the nearest are {names}",
-    )
+    known_names = ", ".join(map(str, known))
+    where, hint = f"the op lists have torch {known_names}", f"the nearest are {names}"
+    raise UnknownTargetError(f"there is no op list for torch {text}", context=where, hint=hint)
 
 
 def parse_macos(text: str, minimum: Version, torch: Version) -> Version:

@@ -128,7 +128,7 @@ def _power(base: Any, exponent: Any) -> Any:
     return value
 
 
-_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATIONS: Mapping[type[ast.operator | ast.unaryop], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -136,8 +136,6 @@ _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
     ast.Pow: _power,
-}
-_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.Not: operator.not_,
     ast.USub: lambda value: -_number(value),
     ast.UAdd: lambda value: +_number(value),
@@ -228,7 +226,7 @@ def _check_leaf(node: ast.AST) -> None:
     if isinstance(node, ast.Attribute) and node.attr not in ATTRIBUTES:
         raise ConditionError(f"not an attribute of conditions: .{node.attr}")
     allowed = isinstance(node, _PLAIN) or (isinstance(node, ast.Constant) and isinstance(node.value, _SCALARS))
-    if not allowed and not (isinstance(node, (ast.BinOp, ast.UnaryOp)) and type(node.op) in {*_BINARY, *_UNARY}):
+    if not allowed and not (isinstance(node, (ast.BinOp, ast.UnaryOp)) and type(node.op) in _OPERATIONS):
         raise ConditionError(f"not allowed in a condition: {_describe(node)}")
 
 
@@ -342,7 +340,7 @@ def _bind(target: ast.expr, item: Any) -> dict[str, Any]:
 
 def _arithmetic(node: ast.BinOp, values: Mapping[str, Any]) -> Any:
     left, right = _number(_evaluate(node.left, values)), _number(_evaluate(node.right, values))
-    return _number(_BINARY[type(node.op)](left, right))
+    return _number(_OPERATIONS[type(node.op)](left, right))
 
 
 _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
@@ -352,7 +350,7 @@ _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
     ast.Attribute: _attribute,
     ast.BoolOp: _bool_op,
     ast.BinOp: _arithmetic,
-    ast.UnaryOp: lambda node, values: _UNARY[type(node.op)](_evaluate(node.operand, values)),
+    ast.UnaryOp: lambda node, values: _OPERATIONS[type(node.op)](_evaluate(node.operand, values)),
     ast.Compare: _compare,
     ast.Call: lambda node, values: FUNCTIONS[node.func.id](*(_evaluate(value, values) for value in node.args)),
     ast.Subscript: _subscript,

@@ -282,10 +282,8 @@ def _versions(text: str, what: str, known: tuple[Version, ...], single: Callable
     if last:
         count = int(last[1])
         if not 0 < count <= len(known):
-            raise UsageError(
-                f"there are no {count} newest versions of {what}: {len(known)} are known",
-                hint=f'write "last 1" to "last {len(known)}"',
-            )
+            message = f"there are no {count} newest versions of {what}: {len(known)} are known"
+            raise UsageError(message, hint=f'write "last 1" to "last {len(known)}"')
         return set(known[-count:])
     return {single(text)} if text[:1].isdigit() else _find_between(text, what, known)
 
@@ -300,9 +298,8 @@ def _find_between(text: str, what: str, known: tuple[Version, ...]) -> set[Versi
     limits = SpecifierSet(",".join(f"{each[1]}{Version.parse(each[2])}" for each in conditions if each))
     versions = {version for version in known if str(version) in limits}
     if not versions:
-        raise UsageError(
-            f"no known version of {what} lies in the range {text!r}", hint=f"known are {', '.join(map(str, known))}"
-        )
+        listed = ", ".join(map(str, known))
+        raise UsageError(f"no known version of {what} lies in the range {text!r}", hint=f"known are {listed}")
     return versions
 
 

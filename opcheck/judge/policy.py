@@ -54,9 +54,8 @@ def limit(text: str) -> tuple[str, int]:
     name = name.replace("-", "_")
     match = _SIZE.fullmatch(value)
     if name not in LIMITS:
-        raise UsageError(
-            f"nothing to limit: {brief(name)}", context=f"--max {text}", hint=f"known: {', '.join(LIMITS)}"
-        )
+        known = f"known: {', '.join(LIMITS)}"
+        raise UsageError(f"nothing to limit: {brief(name)}", context=f"--max {text}", hint=known)
     if match is None or (match[2] and name != "bytes"):
         message = f"not a limit: {brief(value)}"
         hint = "write it as bytes=10MB" if name == "bytes" else f"write it as {name}=3"

@@ -7,7 +7,7 @@ which it meets the same registrations and statements.
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
 from opcheck.common.versions import Target
@@ -64,11 +64,10 @@ def _summary(
 
 def _distinct(trace: Trace, ways: _Ways) -> list[tuple[OpCall, str, int]]:
     """Return one call for each set of calls that no target distinguishes, its differing library, and the set's size."""
-    alike_calls: dict[tuple[Hashable, str, bool], list[OpCall]] = {}
+    alike_calls: defaultdict[tuple[Hashable, str, bool], list[OpCall]] = defaultdict(list)
     for call in trace.calls:
         library = trace.differing_library(call.location)
-        key = likeness(call, details=ways.details(call)), library, call.phase == "move"
-        alike_calls.setdefault(key, []).append(call)
+        alike_calls[likeness(call, details=ways.details(call)), library, call.phase == "move"].append(call)
     return [(alike[0], library, len(alike)) for (_, library, _), alike in alike_calls.items()]
 
 
@@ -95,9 +94,9 @@ class _Ways:
             if key[2]:
                 lines = [str(target.torch) for target in self._targets]
                 columns.append([self._lists.registration(call.op, line, key[2]) for line in lines])
-            places: dict[Hashable, list[int]] = {}
+            places: defaultdict[Hashable, list[int]] = defaultdict(list)
             for place, way in enumerate(zip(*columns, strict=True)):
-                places.setdefault(way, []).append(place)
+                places[way].append(place)
             self._alike[key] = tuple(map(tuple, places.values()))
         return self._alike[key]
 

@@ -17,8 +17,6 @@ from opcheck.data.wheels.archive import open_archive
 from opcheck.data.wheels.damage import damage
 
 if TYPE_CHECKING:
-    import zipfile
-
     from opcheck.data.files import Release
 
 #: What writes Metal, and what the kernels include.
@@ -65,18 +63,13 @@ def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as scratch:
         content = Path(scratch, "content")
         with open_archive(wheel, _HINT) as members:
-            _extract(members, content)
+            for name in filter(_MEMBERS.fullmatch, members.namelist()):
+                path = content / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(members.read(name))
         if not (content / BACKEND).is_file():
             raise OpListError("the release's Inductor writes no Metal", context=wheel.name, hint=_HINT)
         # Another process may have been faster.
         shutil.rmtree(folder, ignore_errors=True)
         content.rename(folder)
     return folder
-
-
-def _extract(members: zipfile.ZipFile, folder: Path) -> None:
-    for name in members.namelist():
-        if _MEMBERS.fullmatch(name):
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(members.read(name))

@@ -76,9 +76,8 @@ def functions(data: bytes) -> tuple[Function, ...]:
             compiled.append(_function(data, data[at + 4 : at + size]))
             at += size
     except (struct.error, ValueError, OverflowError) as error:
-        raise OpListError(
-            "a metallib whose list of functions cannot be read", context=str(error), hint=_HINT
-        ) from error
+        message = "a metallib whose list of functions cannot be read"
+        raise OpListError(message, context=str(error), hint=_HINT) from error
     return tuple(compiled)
 
 

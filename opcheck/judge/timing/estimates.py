@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from opcheck.common.text import plural
 from opcheck.common.versions import Version
@@ -247,13 +247,14 @@ def _fewer_waits(work: Workload, estimated: TimeEstimate) -> Iterator[str]:
 
 def _half(work: Workload, estimated: TimeEstimate, gpus: Sequence[Gpu], parameters: Parameters) -> Iterator[str]:
     """Yield the gain of half precision, if the same calls with half the bytes are estimated as faster."""
-    rows = tuple(
-        msgspec.structs.replace(row, dtype="float16", nbytes=row.nbytes // 2) if row.dtype == "float32" else row
-        for row in work.rows
-    )
-    if rows == work.rows:
+
+    def halved(row: CallWork) -> CallWork:
+        return replace(row, dtype="float16", nbytes=row.nbytes // 2) if row.dtype == "float32" else row
+
+    changed_work = replace(work, rows=tuple(map(halved, work.rows)))
+    if changed_work == work:
         return
-    changed = estimate(msgspec.structs.replace(work, rows=rows), estimated.mac, gpus, parameters)
+    changed = estimate(changed_work, estimated.mac, gpus, parameters)
     gain = estimated.high_seconds / changed.high_seconds
     if gain >= _GAIN:
         yield f"float16 (--dtype float16): about {gain:.1f} times as fast"
@@ -280,16 +281,14 @@ def _release_with_metal(groups: Sequence[CallGroup], torch: Version, lists: OpLi
     The earliest of several that replace as many.
     """
     graphs = [each for each in groups if each.route == "graph"]
-    best: tuple[str, int] | None = None
-    for release in lists.releases:
-        if Version.parse(release.line) <= torch:
-            continue
-        calls = sum(
-            group.count for group in graphs if routes(lists).of_operators((group.op,), release.line).kind == "metal"
-        )
-        if calls > (best[1] if best else 0):
-            best = release.line, calls
-    return best
+
+    def replaced(line: str) -> int:
+        table = routes(lists)
+        return sum(each.count for each in graphs if table.of_operators((each.op,), line).kind == "metal")
+
+    calls = {release.line: replaced(release.line) for release in lists.releases if release.version > torch}
+    best = max(calls, key=calls.__getitem__, default="")
+    return (best, calls[best]) if calls.get(best) else None
 
 
 def _the_cpu(estimated: TimeEstimate) -> Iterator[str]:
@@ -337,9 +336,9 @@ def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
         for work in report.workloads:
             each = estimate(work, chip, sold[chip].gpus, parameters)
             lines = list_speedups(report, work, each, sold[chip].gpus, parameters, lists)
-            result.append(msgspec.structs.replace(each, advice=lines))
+            result.append(replace(each, advice=lines))
     if not result:
         return report
     with_time, without_time = NOT_CHECKED["with_time"], NOT_CHECKED["without_time"]
     left = tuple(with_time if each == without_time else each for each in report.not_checked)
-    return msgspec.structs.replace(report, time=tuple(result), not_checked=left)
+    return replace(report, time=tuple(result), not_checked=left)
