@@ -78,11 +78,9 @@ def require_private(folder: Path, hint: str = "name another folder in OPCHECK_CA
     with explain_errors(errors, "cannot make the cache folder", context=folder, hint=hint):
         make(folder)
     if not is_private(folder):
-        raise UsageError(
-            "another user owns the cache folder or can write to it, so its code is not run",
-            context=str(folder),
-            hint=f"{hint}, or delete the folder, or remove the write permission of others: chmod go-w",
-        )
+        message = "another user owns the cache folder or can write to it, so its code is not run"
+        hint = f"{hint}, or delete the folder, or remove the write permission of others: chmod go-w"
+        raise UsageError(message, context=str(folder), hint=hint)
     return folder
 
 

@@ -43,10 +43,8 @@ def inside(root: Path, name: str | Path) -> Path:
             return path
     except (OSError, ValueError, RuntimeError):  # a null character, a name that is too long, links in a circle
         pass
-    raise UsageError(
-        f"the path {str(name)[:200]!r} leads out of its folder",
-        hint="write a path below that folder; no link on the way may leave it",
-    )
+    hint = "write a path below that folder; no link on the way may leave it"
+    raise UsageError(f"the path {str(name)[:200]!r} leads out of its folder", hint=hint)
 
 
 _HINT = "name a file in a directory that exists and that you may write to"

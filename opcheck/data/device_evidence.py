@@ -126,11 +126,9 @@ def load(path: Path) -> EvidenceFile:
             lint(document, evidence)
     if document.problems:
         problems = [str(problem) for problem in sorted(set(document.problems))]
-        raise InputError(
-            "; ".join(problems[:5]),
-            context=f"{path}, {len(problems)} problems" if len(problems) > 5 else str(path),
-            hint=f"opcheck probe writes such a file: {SCHEMA}",
-        )
+        where = f"{path}, {len(problems)} problems" if len(problems) > 5 else str(path)
+        hint = f"opcheck probe writes such a file: {SCHEMA}"
+        raise InputError("; ".join(problems[:5]), context=where, hint=hint)
     return cast("EvidenceFile", evidence)
 
 

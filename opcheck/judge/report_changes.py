@@ -105,11 +105,8 @@ def compare(before: Side, after: Side) -> Comparison:
     was = {entry.fingerprint: entry for entry in before.entries}
     now = {entry.fingerprint: entry for entry in after.entries}
     both = [(was[name], entry) for name, entry in now.items() if name in was]
-    changed = tuple(
-        Difference(before=earlier, after=later, what=what)
-        for earlier, later in both
-        if (what := tuple(_changes(earlier, later)))
-    )
+    differences = (Difference(before=old, after=new, what=tuple(_changes(old, new))) for old, new in both)
+    changed = tuple(each for each in differences if each.what)
     new = tuple(entry for name, entry in now.items() if name not in was)
     fixed = tuple(entry for name, entry in was.items() if name not in now)
     return Comparison(

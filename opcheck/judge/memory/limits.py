@@ -295,11 +295,8 @@ def not_scaling(first: Trace, second: Trace, sizes: Mapping[str, int]) -> Captur
         message = f"the model does not run with {text if broken is second else 'its usual inputs'}: {why}"
     else:
         message = f"the model makes {len(second.calls):,} calls with {text} and {len(first.calls):,} as it is"
-    return CaptureError(
-        message,
-        context="--vary",
-        hint="the sizes of its calls do not follow from the dimension; audit each size: --input",
-    )
+    hint = "the sizes of its calls do not follow from the dimension; audit each size: --input"
+    return CaptureError(message, context="--vary", hint=hint)
 
 
 def check_names(ranges: Sequence[DimensionRange], sizes: Mapping[str, int]) -> None:
