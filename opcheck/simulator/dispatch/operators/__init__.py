@@ -54,11 +54,9 @@ OPERATORS = {name: _make_operator(name, _FACTS.get(name, {})) for name in operat
 #: what is known of any other
 PLAIN = Operator()
 
-BRANCHES: dict[str, Branch] = {
-    name: operator.branch for name, operator in OPERATORS.items() if operator.branch is not None
-}
+BRANCHES: dict[str, Branch] = {name: each.branch for name, each in OPERATORS.items() if each.branch is not None}
 PYTHON_KERNELS: dict[str, Callable[..., Any]] = {
-    name: operator.python_kernel for name, operator in OPERATORS.items() if operator.python_kernel is not None
+    name: each.python_kernel for name, each in OPERATORS.items() if each.python_kernel is not None
 }
 
 
