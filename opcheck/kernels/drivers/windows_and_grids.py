@@ -73,8 +73,8 @@ def _upsample(call: KernelCall, dtype: torch.dtype) -> Launches:
         result = operand, value, dims / 2 if whole else 2e-5
         launch = call_operator(call, name, result, self=operand, align_corners=corners)
         if whole:
-            (name, read), *_ = launch.derived.items()
-            launch = msgspec.structs.replace(launch, derived={name: lambda bound, read=read: read(bound).float()})
+            (key, read), *_ = launch.derived.items()
+            launch = msgspec.structs.replace(launch, derived={key: lambda bound, read=read: read(bound).float()})
         yield launch
 
 

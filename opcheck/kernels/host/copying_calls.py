@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, UnboundError, empty_like, launch, metal_type
+from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, UnboundError, empty_like, metal_type
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements that a thread of a pad writes (c10/metal/common.h, ILP_PER_THREAD), bytes that a thread of a copy moves.
@@ -31,11 +31,10 @@ def bind_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     word, dims = metal_type(out), max(out.dim(), 1)
     if out.is_contiguous():
         bound = {"out": out, "fill_val": filler, "numel": out.numel()}
-        return BoundCall((launch(release.first(f"fill_scalar_dense_{word}"), bound, out.numel()),), (out,))
+        return release.bind(f"fill_scalar_dense_{word}", bound, out.numel(), out)
     bound = {"out": out, "fill_val": filler, "sizes": out.shape, "strides": out.stride(), "ndim": dims}
     grid = (out.numel() // out.shape[0], out.shape[0])
-    kernel = release.first(f"fill_scalar_strided_{word}")
-    return BoundCall((launch(kernel, bound, grid),), (out,))
+    return release.bind(f"fill_scalar_strided_{word}", bound, grid, out)
 
 
 def bind_triangle(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -46,9 +45,8 @@ def bind_triangle(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "inp": source, "out": out, "sizes": turned[0], "out_strides": turned[1], "inp_strides": turned[2],
         "k_ndim": (call.arguments["diagonal"], out.dim()),
     }  # fmt: skip
-    kernel = release.first(f"{call.name}_int_{metal_type(out)}")
     grid = (out.shape[-1], out.shape[-2], math.prod(out.shape[:-2]))
-    return BoundCall((launch(kernel, bound, grid),), (out,))
+    return release.bind(f"{call.name}_int_{metal_type(out)}", bound, grid, out)
 
 
 def bind_cat(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -72,13 +70,12 @@ def bind_cat(call: HostCall, release: ReleaseKernels) -> BoundCall:
             }  # fmt: skip
             bound: dict[str, Any] = {"input": each, "output": out, "params": params}
             threads = -(-each.numel() * width // _CHUNK)
-            launches.append(launch(release.kernel(whole), bound, threads))
+            launches.append(release.launch(whole, bound, threads))
         else:
             shared = {"ndim": out.dim(), "cat_dim": dim, "output_strides": out.stride(), "output_sizes": out.shape}
             own = {"cat_dim_offset": offset, "input_strides": each.stride(), "input_sizes": each.shape}
-            kernel = release.first(f"cat_int32_t_{metal_type(each)}_{metal_type(out)}")
             bound = {"input": each, "output": out, "shared_params": shared, "input_params": own}
-            launches.append(launch(kernel, bound, each.numel()))
+            launches.append(release.launch(f"cat_int32_t_{metal_type(each)}_{metal_type(out)}", bound, each.numel()))
         offset += each.shape[dim]
     return BoundCall(tuple(launches), (out,))
 
@@ -103,8 +100,7 @@ def bind_constant_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
         bound["params"] = {"input_sizes": padded[0], "output_sizes": padded[1], "left_pad": before[:count]}
         width, height, _ = padded[1]
         grid: tuple[int, ...] = (-(-width // _EACH), height, out.numel() // (width * height))
-        kernel = release.first(f"constant_pad_nd_dense_{word}")
-        return BoundCall((launch(kernel, bound, grid),), (out,))
+        return release.bind(f"constant_pad_nd_dense_{word}", bound, grid, out)
     order = sorted(range(out.dim()), key=out.stride)
     bound["params"] = {
         "output_sizes": [out.shape[dim] for dim in order], "input_sizes": [source.shape[dim] for dim in order],
@@ -113,8 +109,7 @@ def bind_constant_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     inner = out.shape[order[0]]
     grid = (-(-inner // _EACH), out.numel() // inner)
-    kernel = release.first(f"constant_pad_nd_{word}_u32")
-    return BoundCall((launch(kernel, bound, grid),), (out,))
+    return release.bind(f"constant_pad_nd_{word}_u32", bound, grid, out)
 
 
 def _extents(tensor: Tensor, count: int) -> list[int]:
@@ -147,8 +142,7 @@ def bind_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
             "sizes_pad": (small.shape[-1], large.shape[-1], *padding),
         }  # fmt: skip
         grid: tuple[int, ...] = (out.shape[-1], planes[1], planes[0])
-        kernel = release.first(f"replication_pad1d_{way}_{word}")
-        return BoundCall((launch(kernel, bound, grid),), (out,))
+        return release.bind(f"replication_pad1d_{way}_{word}", bound, grid, out)
     small, large = (out, source) if backward else (source, out)
     params = {
         "input_sizes": _extents(small, count), "output_sizes": _extents(large, count), "left_pad": padding[::2],
@@ -157,18 +151,16 @@ def bind_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     width, height = out.shape[-1], out.shape[-2] if count > 1 else 1
     bound = {"grad_output" if backward else "input": source, target: out, "params": params}
-    kernel = release.first(f"{mode}_pad{count}d_{way}_{word}_i32")
     grid = (-(-width // _EACH), height, out.numel() // (width * height))
-    return BoundCall((launch(kernel, bound, grid),), (out,))
+    return release.bind(f"{mode}_pad{count}d_{way}_{word}_i32", bound, grid, out)
 
 
 def bind_arange(call: HostCall, release: ReleaseKernels) -> BoundCall:
     """Bind arange (RangeFactories.mm, arange_mps_out): a thread a number."""
     start, step = call.arguments.get("start", 0), call.arguments.get("step", 1)
     out = empty_like(call.outputs[0])
-    kernel = release.first(f"arange_{metal_type(out)}_i32")
     bound = {"out": out, "se": (start, step), "p": (1, 0), "stride": 1}
-    return BoundCall((launch(kernel, bound, out.numel()),), (out,))
+    return release.bind(f"arange_{metal_type(out)}_i32", bound, out.numel(), out)
 
 
 BINDERS: dict[str, Binder] = {

@@ -21,6 +21,10 @@ _METAL: dict[str, str] = {
 }
 
 
+#: The extents of a grid or a threadgroup; of one extent the number.
+Extents = int | Sequence[int]
+
+
 class UnboundError(ValueError):
     """The host side of this call is not in the table, or chooses no kernel; the message has the reason."""
 
@@ -149,12 +153,7 @@ def empty_like(output: Tensor) -> Tensor:
 
 
 def launch(
-    kernel: Kernel,
-    bound: Mapping[str, Any],
-    threads: int | Sequence[int],
-    group: int | Sequence[int] = 1,
-    shared: Mapping[str, int] | None = None,
-    kept: tuple[Tensor, ...] = (),
+    kernel: Kernel, bound: Mapping[str, Any], threads: Extents, group: Extents = 1, kept: tuple[Tensor, ...] = ()
 ) -> HostLaunch:
     """Return the launch of a kernel; a number takes the type of its argument.
 
@@ -164,7 +163,6 @@ def launch(
             of its arguments; names that this release lacks are left out.
         threads: the extents of the grid.
         group: those of a threadgroup.
-        shared: bytes of threadgroup memory, by name.
         kept: tensors whose addresses are among the numbers.
 
     Raises:
@@ -173,7 +171,7 @@ def launch(
     each = (threads,) if isinstance(threads, int) else threads
     of_group = (group,) if isinstance(group, int) else group
     memory: dict[str, Tensor | None] = {name: None for name, value in bound.items() if value is None}
-    memory |= launching.bind(kernel, Launch(bound, each, {}, of_group, shared or {}))
+    memory |= launching.bind(kernel, Launch(bound, each, {}, of_group))
     if lacking := {argument.name for argument in kernel.buffers} - memory.keys():
         raise UnboundError(f"{kernel.name}: nothing is known of its arguments {', '.join(sorted(lacking))}")
     return HostLaunch(kernel, memory, each, of_group, kept)

@@ -14,7 +14,6 @@ from opcheck.kernels.host.host_call import (
     HostWork,
     UnboundError,
     empty_like,
-    launch,
     metal_type,
 )
 from opcheck.kernels.host.iteration import is_repeated, iterate
@@ -67,7 +66,6 @@ def bind_gather(call: HostCall, release: ReleaseKernels) -> BoundCall:
     dim = call.arguments["dim"] % source.dim()
     out = torch.empty_like(call.outputs[0], memory_format=torch.contiguous_format)
     form = "dense" if _is_dense(source, index, dim) else "strided"
-    kernel = release.first(f"gather_{form}_{metal_type(source)}_{metal_type(index)}")
     walked = _vector(out)
     bound = {
         "output": out, "input": source, "index": index, "inner_size": _inner(source, dim),
@@ -75,7 +73,7 @@ def bind_gather(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "sizes": index.shape, "output_strides": walked.stride(), "input_strides": source.stride(),
         "index_strides": index.stride(), "ndim_dim": (index.dim(), dim, 0, 0),
     }  # fmt: skip
-    return BoundCall((launch(kernel, bound, index.numel()),), (out,))
+    return release.bind(f"gather_{form}_{metal_type(source)}_{metal_type(index)}", bound, index.numel(), out)
 
 
 def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -97,7 +95,7 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
     dense = dense and source.is_contiguous() and source.shape == index.shape
     form = "dense_" if dense else "" if operation == "set" else "strided_"
     kind = f"{metal_type(target)}_{metal_type(index)}"
-    kernel = release.first(f"scatter_{operation}_{form}{'value_' * by_value}{kind}")
+    name = f"scatter_{operation}_{form}{'value_' * by_value}{kind}"
     length = _vector(out).shape[dim]
     bound = {
         "output": out, "src": source, "value": source.reshape(-1)[:1], "index": index,
@@ -105,11 +103,11 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "index_sizes": index.shape, "output_strides": _vector(out).stride(), "src_strides": source.stride(),
         "index_strides": index.stride(), "ndim_dim": (index.dim(), dim, 0, 0), "dim_size": length, "tid_offset": 0,
     }  # fmt: skip
-    launches: tuple[HostLaunch | HostWork, ...] = (launch(kernel, bound, index.numel()),)
+    launches: tuple[HostLaunch | HostWork, ...] = (release.launch(name, bound, index.numel()),)
     turns = release.find("scatter_signbit_xor_long")
     if turns and target.dtype == torch.int64 and operation in {"amax", "amin"}:
         # Found by atomics of uint64: the sign bits are turned before and after (dispatch_signbit_xor_long).
-        turn = launch(release.kernel(turns), {"data": out, "tid_offset": 0}, out.numel())
+        turn = release.launch(turns, {"data": out, "tid_offset": 0}, out.numel())
         launches = (turn, *launches, turn)
     return BoundCall((fill, *launches), (out,))
 
@@ -176,7 +174,7 @@ def _launch_index(
         "ndim_nindices_numel": (len(walk.sizes), len(indexed.indices), count, 0),
     }  # fmt: skip
     threads = 1 if "_serial_" in name else count
-    return launch(release.first(name), bound, threads, kept=indexed.indices)
+    return release.launch(name, bound, threads, kept=indexed.indices)
 
 
 def bind_index(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -224,18 +222,16 @@ def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
     out = torch.empty(shape, dtype=source.dtype)
     result = out.view(call.outputs[0].shape)
     if not (source.is_contiguous() and index.is_contiguous()):
-        kernel = release.first(f"index_select_dim_{_bits(out)}_{metal_type(index)}")
         bound = {"output": out, "index": index, "input": source, "params": _reduction(dim, index, source, out)}
-        return BoundCall((launch(kernel, bound, out.numel()),), (result,))
+        return release.bind(f"index_select_dim_{_bits(out)}_{metal_type(index)}", bound, out.numel(), result)
     row, unit = _inner(source, dim) * out.element_size(), 8
     offset = source.storage_offset() * out.element_size()
     while unit > out.element_size() and (row % unit or offset % unit):
         unit //= 2
-    kernel = release.first(f"index_select_dim_dense_{unit * 8}bit_{metal_type(index)}")
     grid = (row // unit, index.numel(), math.prod(source.shape[:dim]))
     params = {"inner": grid[0], "in_dim_size": source.shape[dim], "out_dim_size": index.numel(), "index_stride": 1}
     bound = {"output": out, "index": index, "input": source, "params": params}
-    return BoundCall((launch(kernel, bound, grid),), (result,))
+    return release.bind(f"index_select_dim_dense_{unit * 8}bit_{metal_type(index)}", bound, grid, result)
 
 
 def bind_index_add(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -250,12 +246,11 @@ def bind_index_add(call: HostCall, release: ReleaseKernels) -> BoundCall:
         steps.append(HostWork(lambda: wide.copy_(target)))
     else:
         wide = target
-    kernel = release.first(f"index_add_{metal_type(wide)}_{metal_type(index)}")
     bound = {
         "self": wide, "index": index, "source": source, "params": _reduction(dim, index, wide, source),
         "alpha": torch.tensor([call.arguments["alpha"]]).to(wide.dtype),
     }  # fmt: skip
-    steps.append(launch(kernel, bound, source.numel()))
+    steps.append(release.launch(f"index_add_{metal_type(wide)}_{metal_type(index)}", bound, source.numel()))
     if wide is not target:
         steps.append(HostWork(lambda: target.copy_(wide)))
     return BoundCall(tuple(steps), (out,))
@@ -285,7 +280,7 @@ def bind_index_copy(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "slice_numel": math.prod(sizes), "indices_stride": index.stride(0),
     }  # fmt: skip
     grid = (_inner(out, dim), index.numel(), math.prod(out.shape[:dim]))
-    started = launch(release.first(name), bound, grid if dense else source.numel(), (1, 1, 1) if dense else 1)
+    started = release.launch(name, bound, grid if dense else source.numel(), (1, 1, 1) if dense else 1)
     return BoundCall((fill, started), (out,))
 
 
@@ -309,15 +304,14 @@ def bind_index_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "ndim": out.dim(),
     }  # fmt: skip
     if index.numel() * 16 < length:
-        kernel = release.first(f"index_fill_{form}_{metal_type(out)}")
-        started = launch(kernel, bound, index.numel() * math.prod(sizes))
+        started = release.launch(f"index_fill_{form}_{metal_type(out)}", bound, index.numel() * math.prod(sizes))
         return BoundCall((fill, started), (out,))
     grid = (inner, length, math.prod(out.shape[:dim])) if form == "dense" else (out.numel(),)
     return BoundCall((
         fill,
-        launch(release.first("index_fill_zero_mask"), bound, length),
-        launch(release.first("index_fill_set_mask"), bound, index.numel()),
-        launch(release.first(f"index_fill_{form}_from_mask_{metal_type(out)}"), bound, grid),
+        release.launch("index_fill_zero_mask", bound, length),
+        release.launch("index_fill_set_mask", bound, index.numel()),
+        release.launch(f"index_fill_{form}_from_mask_{metal_type(out)}", bound, grid),
     ), (out,))  # fmt: skip
 
 
@@ -337,8 +331,7 @@ def bind_masked_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "sizes": out.shape or (1,), "input_strides": out.stride() or (1,), "mask_strides": spread.stride() or (1,),
         "ndim": out.dim(),
     }  # fmt: skip
-    kernel = release.first(f"masked_fill_scalar_{form}_{_bits(out)}")
-    return BoundCall((fill, launch(kernel, bound, out.numel())), (out,))
+    return BoundCall((fill, release.launch(f"masked_fill_scalar_{form}_{_bits(out)}", bound, out.numel())), (out,))
 
 
 def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -356,10 +349,9 @@ def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCal
     bound = {"grad": upstream, "indices": index, "counts": counts, "grad_weight": sums, "params": params}
     steps: list[HostLaunch | HostWork] = [HostWork(sums.zero_), HostWork(counts.zero_)]
     if by_frequency:
-        counting = release.first(f"embedding_dense_backward_count_{kind}_32")
-        steps.append(launch(counting, bound, index.numel()))
-    kernel = release.first(f"embedding_dense_backward_{metal_type(upstream)}_{kind}_32")
-    steps.append(launch(kernel, bound, index.numel() * features))
+        steps.append(release.launch(f"embedding_dense_backward_count_{kind}_32", bound, index.numel()))
+    name = f"embedding_dense_backward_{metal_type(upstream)}_{kind}_32"
+    steps.append(release.launch(name, bound, index.numel() * features))
     out = sums
     if upstream.dtype != sums.dtype:
         narrow = out = torch.empty(sums.shape, dtype=upstream.dtype)

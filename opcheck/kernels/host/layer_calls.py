@@ -19,20 +19,10 @@ from opcheck.kernels.host.host_call import (
     HostWork,
     UnboundError,
     empty_like,
-    launch,
     metal_type,
-    round_up,
 )
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 from opcheck.kernels.values import pad_words
-
-#: Elements of a block of group norm (GroupNorm.h, BLOCK_SIZE), lanes of a simdgroup, the most threads.
-_BLOCK, _LANES, _MOST = 4, 32, 1024
-
-
-def _group(elements: int) -> int:
-    """Return the threads of a group: whole simdgroups, one thread a block."""
-    return min(_MOST, round_up(-(-elements // _BLOCK), _LANES))
 
 
 def _word(tensor: Tensor | None) -> str:
@@ -54,9 +44,9 @@ def bind_group_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
     bound = {
         "X": source.contiguous(), "gamma": gamma, "beta": beta, "Y": out, "mean": mean, "rstd": rstd, "params": params
     }  # fmt: skip
-    kernel, size = release.first(f"group_norm_{words}_uint32_t"), _group(elements)
-    started = launch(kernel, bound, arguments["N"] * groups * size, size)
-    return BoundCall((started,), (out, mean, rstd))
+    size = row_calls.lanes(elements)
+    threads = arguments["N"] * groups * size
+    return release.bind(f"group_norm_{words}_uint32_t", bound, threads, out, mean, rstd, group=size)
 
 
 def bind_group_norm_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -80,13 +70,13 @@ def bind_group_norm_backward(call: HostCall, release: ReleaseKernels) -> BoundCa
     words = f"{metal_type(upstream)}_{metal_type(mean)}"
     launches = []
     if wanted[0]:
-        size = _group(per_group * extent)
-        kernel = release.first(f"group_norm_backward_x_{words}_{_word(gamma)}_uint32_t")
-        launches.append(launch(kernel, bound, arguments["N"] * groups * size, size))
+        size = row_calls.lanes(per_group * extent)
+        name = f"group_norm_backward_x_{words}_{_word(gamma)}_uint32_t"
+        launches.append(release.launch(name, bound, arguments["N"] * groups * size, size))
     if wanted[1] or wanted[2]:
-        size = _group(arguments["N"] * extent)
-        kernel = release.first(f"group_norm_backward_affine_{words}_{metal_type(d_gamma)}_uint32_t")
-        launches.append(launch(kernel, bound, channels * size, size))
+        size = row_calls.lanes(arguments["N"] * extent)
+        name = f"group_norm_backward_affine_{words}_{metal_type(d_gamma)}_uint32_t"
+        launches.append(release.launch(name, bound, channels * size, size))
     results = (d_source, d_gamma, d_beta)
     compared = (each for each, is_wanted in zip(results, wanted, strict=True) if is_wanted)
     return BoundCall(tuple(launches), tuple(compared))
@@ -112,9 +102,8 @@ def bind_class_loss(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "input": source, "target": target, "weight": call.arguments["weight"], "output": out,
         "sample_weights": torch.empty_like(out), "params": _classes(source, call),
     }  # fmt: skip
-    kernel = release.first(f"nllnd_loss_forward_{metal_type(source)}")
     others = (None,) * (len(call.outputs) - 1)
-    return BoundCall((launch(kernel, bound, target.numel()),), (out, *others))
+    return release.bind(f"nllnd_loss_forward_{metal_type(source)}", bound, target.numel(), out, *others)
 
 
 def bind_class_loss_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -127,8 +116,8 @@ def bind_class_loss_backward(call: HostCall, release: ReleaseKernels) -> BoundCa
         "grad_input": out, "grad_output": call.arguments["grad_output"].contiguous(), "target": target,
         "weight": call.arguments["weight"], "total_weight": call.arguments["total_weight"], "params": params,
     }  # fmt: skip
-    kernel = release.first(f"nllnd_loss_backward_{metal_type(source)}")
-    return BoundCall((HostWork(out.zero_), launch(kernel, bound, target.numel())), (out,))
+    scattered = release.launch(f"nllnd_loss_backward_{metal_type(source)}", bound, target.numel())
+    return BoundCall((HostWork(out.zero_), scattered), (out,))
 
 
 def bind_gates(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -178,9 +167,8 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
     bound: dict[str, Any] = {"params": fields, **fields}
     word = metal_type(source)
     if not backward:
-        kernel = release.first(f"upsample_{UPSAMPLING[name]}_{word}")
         bound |= {"inputData": small, "outputData": large}
-        return BoundCall((launch(kernel, bound, math.prod(out.shape[2:])),), (out,))
+        return release.bind(f"upsample_{UPSAMPLING[name]}_{word}", bound, math.prod(out.shape[2:]), out)
     bound |= {"gradInputData": out, "gradOutputData": source}
     gathered = release.find(f"upsample_{UPSAMPLING[name]}_backward_{word}_u32")
     steps: list[HostLaunch | HostWork] = []
@@ -189,8 +177,7 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
         grid: tuple[int, ...] = (out.shape[-1], out.shape[-2], planes)
     else:
         steps, grid = [HostWork(out.zero_)], (math.prod(source.shape[2:]),)
-    kernel = release.first(gathered or f"upsample_{UPSAMPLING[name]}_backward_{word}")
-    steps.append(launch(kernel, bound, grid))
+    steps.append(release.launch(gathered or f"upsample_{UPSAMPLING[name]}_backward_{word}", bound, grid))
     return BoundCall(tuple(steps), (out,))
 
 
@@ -232,9 +219,9 @@ def bind_max_pool(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     if places is not None:
         params |= {"indices_sizes": places.shape, "indices_strides": places.stride()}
-    kernel = release.first(f"max_pool_{metal_type(source)}")
     bound = {"input": source, "output": out, "indices": places, "params": params}
-    return BoundCall((launch(kernel, bound, out.numel()),), (out, places)[: len(call.outputs)])
+    results = (out, places)[: len(call.outputs)]
+    return release.bind(f"max_pool_{metal_type(source)}", bound, out.numel(), *results)
 
 
 def bind_max_pool_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -248,8 +235,8 @@ def bind_max_pool_backward(call: HostCall, release: ReleaseKernels) -> BoundCall
         "indices_strides": places.stride(),
     }  # fmt: skip
     bound = {"grad_input": out, "grad_output": upstream, "indices": places, "params": params}
-    kernel = release.first(f"max_pool_backward_{metal_type(upstream)}")
-    return BoundCall((HostWork(out.zero_), launch(kernel, bound, upstream.numel())), (out,))
+    scattered = release.launch(f"max_pool_backward_{metal_type(upstream)}", bound, upstream.numel())
+    return BoundCall((HostWork(out.zero_), scattered), (out,))
 
 
 def bind_dropout_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -262,8 +249,7 @@ def bind_dropout_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
     source = upstream.contiguous()
     out = torch.empty(source.shape, dtype=source.dtype)
     memory = {"grad_input": out, "grad_output": source, "mask": mask.contiguous(), "scale": scale}
-    kernel = release.first(f"dropout_bwd_{metal_type(source)}")
-    return BoundCall((launch(kernel, memory, out.numel()),), (out,))
+    return release.bind(f"dropout_bwd_{metal_type(source)}", memory, out.numel(), out)
 
 
 def _last_places(source: Tensor, dims: Sequence[int]) -> Tensor:
@@ -290,9 +276,8 @@ def bind_flip(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "input_strides": strides[::-1],
     }  # fmt: skip
     is_direct = out.dim() <= _GRID
-    kernel = release.first(f"flip_{'direct_' * is_direct}{width * 8}bit")
     grid = out.shape[::-1] if is_direct else (out.numel(),)
-    return BoundCall((launch(kernel, bound, grid),), (out,))
+    return release.bind(f"flip_{'direct_' * is_direct}{width * 8}bit", bound, grid, out)
 
 
 def bind_safe_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -363,7 +348,7 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "has_mask": int(mask is not None),
     }  # fmt: skip
     grid = (batch * heads * _THREADS, q.shape[2], 1)
-    launched = launch(release.kernel(kernel_name), bound, grid, (_THREADS, 1, 1))
+    launched = release.launch(kernel_name, bound, grid, (_THREADS, 1, 1))
     return BoundCall((launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:])))
 
 

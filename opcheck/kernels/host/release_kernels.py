@@ -1,15 +1,21 @@
 """The kernels of one release, found by the beginnings of their names, and loaded once."""
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Version
 from opcheck.kernels import library
-from opcheck.kernels.host.host_call import BoundCall, HostCall, UnboundError
+from opcheck.kernels.host.host_call import BoundCall, Extents, HostCall, HostLaunch, UnboundError, launch
 from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
 from opcheck.kernels.library import Library
+
+#: What is bound, by the names of a kernel's arguments.
+Bound = Mapping[str, Any]
 
 
 class ReleaseKernels:
@@ -45,6 +51,14 @@ class ReleaseKernels:
             if whole_name := self.find(name):
                 return self.kernel(whole_name)
         raise UnboundError(f"the release has no kernel for it: {names[0]}")
+
+    def launch(self, name: str, bound: Bound, threads: Extents, group: Extents = 1, **more: Any) -> HostLaunch:
+        """Return the launch of the kernel of a name; as ``host_call.launch``."""
+        return launch(self.first(name), bound, threads, group, **more)
+
+    def bind(self, name: str, bound: Bound, threads: Extents, *results: Tensor | None, group: Extents = 1) -> BoundCall:
+        """Return a call that is one launch of the kernel of a name."""
+        return BoundCall((self.launch(name, bound, threads, group),), results)
 
     def kernel(self, name: str) -> Kernel:
         """Return a kernel, compiled for this machine.

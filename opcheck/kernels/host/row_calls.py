@@ -1,7 +1,7 @@
 """Norms, softmax, reductions and scans: LayerNorm.mm, RMSNorm.mm, SoftMax.mm, ReduceOps.mm, ScanKernel.mm."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ _MOST = 1024
 _PLACES = Version.parse("2.14")
 
 
-def _lanes(length: int, reads: int = _READS) -> int:
+def lanes(length: int, reads: int = _READS) -> int:
     """Return the threads that read a row, whole simdgroups."""
     return min(_MOST, round_up(-(-length // reads), _LANES))
 
@@ -39,7 +39,7 @@ def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
     how = "single_row" if length <= _SINGLE else "looped"
     word = metal_type(source)
     kernel = release.first(*(f"layer_norm_{how}_{end}" for end in (f"i32_{word}", word)))
-    group = _lanes(length) if how == "single_row" else _MOST
+    group = lanes(length) if how == "single_row" else _MOST
     bound = {
         "input": source, "output": out, "meanOut": mean, "rstdTensor": rstd, "axis_size": length,
         "epsilon": call.arguments["eps"], "use_weight": _flag(weight), "use_bias": _flag(bias),
@@ -58,15 +58,14 @@ def bind_rms_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
     length = math.prod(shape)
     out = empty_like(call.outputs[0])
     name = "rms_norm" if length <= _SINGLE else "rms_norm_looped"
-    kernel = release.first(f"{name}_{metal_type(source)}")
-    group = _lanes(length) if length <= _SINGLE else _MOST
+    group = lanes(length) if length <= _SINGLE else _MOST
     bound = {
         "x": source.contiguous(), "w": weight.contiguous(), "out": out, "axis_size": length,
         "eps": torch.finfo(torch.float32).eps if eps is None else eps, "w_stride": 1,
     }  # fmt: skip
     rows = source.numel() // max(length, 1)
     others = (None,) * (len(call.outputs) - 1)
-    return BoundCall((launch(kernel, bound, rows * group, group),), (out, *others))
+    return release.bind(f"{name}_{metal_type(source)}", bound, rows * group, out, *others, group=group)
 
 
 def bind_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -80,42 +79,39 @@ def bind_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
     outer = source.numel() // max(length * inner, 1)
     log = "log_" if call.name.startswith("_log") else ""
     name = f"{log}softmax_row" if inner == 1 else f"{log}softmax"
-    kernel = release.first(f"{name}_{metal_type(source)}_u32")
-    params = KernelCall(None, kernel).fit(
-        "params", dim_size=length, num_rows=outer * inner, inner_size=inner, chunk_size=length, n_chunks=1,
-        ndim=source.dim(), dim=dim, sizes=source.shape, strides=source.stride()
-    )  # fmt: skip
+    params = {
+        "dim_size": length, "num_rows": outer * inner, "inner_size": inner, "chunk_size": length, "n_chunks": 1,
+        "ndim": source.dim(), "dim": dim, "sizes": source.shape, "strides": source.stride(),
+    }  # fmt: skip
     group: tuple[int, ...] = (min(256, round_up(length, _LANES)),)
     threads: tuple[int, ...] = (outer * group[0],)
     if inner > 1:
         columns = min(inner, 8)
         group, threads = (columns, _LANES, 1), (round_up(inner, columns), outer * _LANES, 1)
     bound = {"input": source, "output": out, "params": params}
-    return BoundCall((launch(kernel, bound, threads, group),), (out.view(call.outputs[0].shape),))
+    result = out.view(call.outputs[0].shape)
+    return release.bind(f"{name}_{metal_type(source)}_u32", bound, threads, result, group=group)
 
 
-#: The kernels of reductions by operator: the first name, and the parameter by the arguments and the number of elements.
-_Parameter = Callable[[HostCall, int], float]
-_REDUCTIONS: dict[str, tuple[str, _Parameter]] = {
-    "sum": ("sum", lambda _call, _count: 1.0),
-    "mean": ("sum", lambda _call, count: float(count)),
-    "nansum": ("nansum", lambda _call, _count: 1.0),
-    "prod": ("prod", lambda _call, _count: 1.0),
-    **{name: ("max", lambda _call, _count: 1.0) for name in ("amax", "max")},
-    **{name: ("min", lambda _call, _count: 1.0) for name in ("amin", "min")},
-    **{name: (name, lambda _call, _count: 1.0) for name in ("argmax", "argmin", "any", "all", "count_nonzero")},
-    **{name: (name, lambda call, _count: _correction(call)) for name in ("var", "std")},
-    "linalg_vector_norm": ("norm", lambda call, _count: float(call.arguments["ord"])),
-    "norm": ("norm", lambda call, _count: 2.0 if call.arguments["p"] is None else float(call.arguments["p"])),
-}
+#: The first names of the kernels of reductions, by operator.
+_REDUCTIONS = {
+    **{name: name for name in ("sum", "nansum", "prod", "max", "min", "argmax", "argmin", "any", "all")},
+    **{name: name for name in ("count_nonzero", "var", "std", "norm")},
+    "mean": "sum", "amax": "max", "amin": "min", "linalg_vector_norm": "norm",
+}  # fmt: skip
 _NORMS = {0.0: "norm_l0", 1.0: "norm_l1", 2.0: "norm_l2", math.inf: "norm_inf", -math.inf: "norm_neginf"}
 
 
-def _correction(call: HostCall) -> float:
-    correction = call.arguments.get("correction")
-    if correction is None:
-        correction = 0.0 if call.arguments.get("unbiased") is False else 1.0
-    return float(correction)
+def _parameter(call: HostCall, count: int) -> float:
+    """Return the parameter of a reduction of so many elements."""
+    arguments = call.arguments
+    if call.name in {"norm", "linalg_vector_norm"}:
+        order = arguments["p" if call.name == "norm" else "ord"]
+        return 2.0 if order is None else float(order)
+    if call.name in {"var", "std"}:
+        correction = arguments.get("correction")
+        return float(arguments.get("unbiased") is not False if correction is None else correction)
+    return float(count) if call.name == "mean" else 1.0
 
 
 def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
@@ -127,8 +123,7 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     count = math.prod(source.shape[dim] for dim in dims)
     if not count:
         raise UnboundError("a reduction of nothing fills its result")
-    name, parameter = _REDUCTIONS[call.name]
-    value = parameter(call, count)
+    name, value = _REDUCTIONS[call.name], _parameter(call, count)
     if name == "norm":
         name = _NORMS.get(value, "norm")
     fast = _last_dim(call, release, name, value, source, dims)
@@ -233,7 +228,6 @@ def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
     outer = source.numel() // max(length * inner, 1)
     reads = 4 if source.element_size() <= 4 else 2
     where = "innermost" if inner == 1 else "outer"
-    kernel = release.first(f"{name}_{where}_{metal_type(source)}")
     bound: dict[str, Any] = {"in": source, "axis_size": length, "stride": inner}
     if len(results) > 1:
         bound |= {"out_values": results[0], "out_indices": results[1]}
@@ -251,7 +245,7 @@ def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
         group, bound["stride_blocks"] = _LANES // reads * _LANES, blocks
         grid = (group, outer * blocks, 1)
     compared = (results[0], *(None for _ in results[1:]))
-    return BoundCall((launch(kernel, bound, grid, (group, 1, 1)),), compared)
+    return BoundCall((release.launch(f"{name}_{where}_{metal_type(source)}", bound, grid, (group, 1, 1)),), compared)
 
 
 BINDERS: dict[str, Binder] = {

@@ -70,8 +70,11 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> BoundCall:
     word = metal_type(source)
     if length <= block and (last or picked):
         name = f"sort_block_topk_{word}" if picked else f"sort_block_{word}"
-        kernel = release.first(f"{name}_tptg{threads}{'_stable' * (stable and not picked)}")
-        steps: tuple[HostLaunch | HostWork, ...] = (launch(kernel, bound, (threads, rows, 1), (threads, 1, 1)),)
+        steps: tuple[HostLaunch | HostWork, ...] = (
+            release.launch(
+                f"{name}_tptg{threads}{'_stable' * (stable and not picked)}", bound, (threads, rows, 1), (threads, 1, 1)
+            ),
+        )
     else:
         direct = last or chosen == 1
         keyed = source.dtype == torch.float32 and length > block and direct
@@ -122,7 +125,7 @@ class BlockSort(NamedTuple):
                 "vi": ready[0], "ii": ready[1], "vo": values, "io": places, "sel": bound["sel"],
                 "dims": (length, tiles, blocks, 0), "desc": bound["desc"] and (is_last or not self.keyed),
             }  # fmt: skip
-            steps.append(launch(release.first(name), passed, grid, group))
+            steps.append(release.launch(name, passed, grid, group))
             tiles, ready, spare = tiles * 2, spare, ready
         if not (self.direct and blocks > 1):
             values, places = ready
