@@ -119,9 +119,9 @@ def _embedding_backward(call: KernelCall) -> Launches:
 def _negative_log_likelihood(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a thread a target; the last of them is ignored."""
     batch, classes, places = 3, 5, 4
-    operand, weight = random((batch, classes, places), dtype, 1), random((classes,), dtype, 2).abs()
-    target = torch.randint(0, classes, (batch, places), generator=torch.Generator().manual_seed(1))
-    target[-1, -1] = -100
+    operand, weight = random((batch, classes, places, 1), dtype, 1), random((classes,), dtype, 2).abs()
+    target = torch.randint(0, classes, (batch, places, 1), generator=torch.Generator().manual_seed(1))
+    target[-1, -1, -1] = -100
     wide = operand.double()
     shared: dict[str, Any] = {"self": operand, "target": target, "weight": weight, "ignore_index": -100}
     kept = torch.where(target >= 0, weight.double()[target.clamp(min=0)], 0.0)
