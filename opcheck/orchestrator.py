@@ -96,12 +96,12 @@ def audit_targets(
         raise next(each for each in captured if isinstance(each, OpcheckError))
     precision: tuple[Precision, ...] = ()
     if request.precision:
-        from opcheck.numerics.precision.precision_process import compare
+        from opcheck.numerics.value_runs import compare
 
         precision = compare(request, traces[0], display=display)
     numbers: dict[Target, tuple[KernelNumbers, ...]] = {}
     if request.numbers or request.kernels:
-        from opcheck.numerics.kernels.numbers_process import compute
+        from opcheck.numerics.value_runs import compute
 
         for target, trace in zip(targets, captured, strict=True):
             if isinstance(trace, Trace):

@@ -16,8 +16,7 @@ import msgspec
 from opcheck.common.versions import Version
 from opcheck.data.registrations import data_directory
 from opcheck.data.statement_files import read_statements
-from opcheck.kernels.families import POINTWISE
-from opcheck.kernels.kernel_names import WORDS
+from opcheck.kernels.kernel_names import POINTWISE, WORDS
 from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown

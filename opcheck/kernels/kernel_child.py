@@ -20,7 +20,7 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
-from opcheck.kernels import families, kernel_names
+from opcheck.kernels import kernel_names
 from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, KernelSource, Task, Trial
 from opcheck.kernels.library import SECTIONS, Library, read
 from opcheck.worker.platform import SignalledError, ended_by
@@ -68,7 +68,7 @@ def run(
         chosen = [name for name in chosen if dtype in kernel_names.parse(name).dtypes]
     tasks = [
         task
-        for task in families.tasks(chosen)
+        for task in kernel_names.tasks(chosen)
         if (not operations or task.operation in operations) and (not of_families or task.family in of_families)
     ]
     wheels = cache or archive.default_cache()
@@ -198,7 +198,7 @@ def _with_first_releases(
         searched = {key: name for key, name in searched.items() if name in older.functions}
         changed = [name for name in searched.values() if older.functions[name].digest != later.functions[name].digest]
         tried: dict[str, KernelOutcome] = {}
-        tasks = list(families.tasks(changed))
+        tasks = list(kernel_names.tasks(changed))
         left = None if timeout is None else max(until - time.monotonic(), 0.0)
         if ended := _run_all(older, wheels, tasks, jobs, left, Path(os.devnull), tried, None):
             return outcomes, ended

@@ -1,4 +1,4 @@
-"""Takes the name of a kernel apart: the operation, how it walks through memory, its dtypes.
+"""Takes the name of a kernel apart: the operation, how it walks through memory, its dtypes; and its family.
 
 PyTorch registers a template once a dtype (``REGISTER_UNARY_OP`` of
 aten/src/c10/metal/indexing.h and its kin): ``add_strided_cast_float_half`` is ``add``, strided,
@@ -6,6 +6,7 @@ with a cast, output float, input half.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import msgspec
 
 from opcheck.common.globs import fits
 from opcheck.data.strict_yaml import read_as
+from opcheck.kernels.kernel_records import Task
 
 _DTYPES = read_as(Path(__file__).with_name("dtypes.yaml"), tuple[tuple[str, str, int], ...])
 #: A word of a kernel's name -> its dtype; Metal has float2 for complex64.
@@ -85,3 +87,49 @@ def matching(names: Iterable[str], pattern: str) -> list[str]:
         return fits(name, pattern) or (pattern in name and parse(name).operation == pattern)
 
     return sorted(name for name in names if not pattern or is_selected(name))
+
+
+#: The first that matches the beginning of a kernel's name is its family.
+_PATTERNS = tuple(
+    (re.compile(pattern), family)
+    for family, pattern in read_as(Path(__file__).with_name("families.yaml"), dict[str, str]).items()
+)
+_TERNARY = frozenset(["addcmul", "addcdiv", "lerp", "clamp", "where"])
+#: The families whose results each depend on a single place of the operands.
+POINTWISE = ("unary", "binary", "ternary")
+
+
+def family_of(name: str, forms: Iterable[str]) -> str:
+    """Return the family of a kernel.
+
+    Args:
+        name: its name.
+        forms: those of all kernels of its operation.
+    """
+    for pattern, family in _PATTERNS:
+        if pattern.match(name):
+            return family
+    operation = parse(name).operation
+    forms = tuple(forms)
+    if operation in _TERNARY:
+        return "ternary"
+    if not any(forms):
+        return "other"
+    return "binary" if any("broadcast" in form for form in forms) else "unary"
+
+
+def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
+    """Return the kernels of a release by operation."""
+    operations: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(kernels):
+        operations[parse(name).operation].append(name)
+    tasks = []
+    for operation, members in operations.items():
+        forms = [parse(name).form for name in members]
+        by_family: dict[str, list[str]] = defaultdict(list)
+        for name in members:
+            by_family[family_of(name, forms)].append(name)
+        tasks += [
+            Task(family=family, operation=operation, kernels=tuple(listed)) for family, listed in by_family.items()
+        ]
+    return tuple(tasks)

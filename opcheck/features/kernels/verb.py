@@ -96,7 +96,7 @@ def run_kernels(
     import os
 
     from opcheck.features.kernels import page
-    from opcheck.kernels import families
+    from opcheck.kernels import kernel_names
 
     tested = _run(
         target.torch,
@@ -104,7 +104,7 @@ def run_kernels(
         dtype,
         "opcheck kernels test",
         operations=operations,
-        of_families=(*of_families, *(families.POINTWISE if pointwise else ())),
+        of_families=(*of_families, *(kernel_names.POINTWISE if pointwise else ())),
         pattern=pattern,
         jobs=jobs or os.cpu_count() or 1,
         timeout=timeout,

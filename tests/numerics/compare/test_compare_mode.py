@@ -13,7 +13,7 @@ from torch.nn import functional
 from opcheck.numerics.child.closeness import measure
 from opcheck.numerics.child.float64 import Float64Call
 from opcheck.numerics.child.kept_tensors import keep, keep_all, place, restore
-from opcheck.numerics.compare.child import cpu_reference, discrete
+from opcheck.numerics.compare.child import cpu_reference
 from opcheck.numerics.compare.child.compare_mode import IS_BLANK, ComparedCall, CompareMode
 
 aten = torch.ops.aten
@@ -89,9 +89,9 @@ def test_infinite_is_right_for_what_the_dtype_cannot_hold() -> None:
 def test_a_tie_is_no_difference_but_another_element_is() -> None:
     x = torch.tensor([2.0, 1.0, 2.0])
     argmax, topk = (Float64Call(aten.argmax.default, (x,), {}), Float64Call(aten.topk.default, (x, 2), {}))
-    same = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(2))
-    other = discrete.same_choice(argmax, torch.tensor(0), torch.tensor(1))
-    twice = discrete.same_choice(topk, torch.tensor([0, 0]), torch.tensor([0, 2]))
+    same = cpu_reference.same_choice(argmax, torch.tensor(0), torch.tensor(2))
+    other = cpu_reference.same_choice(argmax, torch.tensor(0), torch.tensor(1))
+    twice = cpu_reference.same_choice(topk, torch.tensor([0, 0]), torch.tensor([0, 2]))
     assert (same, other, twice) == (True, False, False)
 
 

@@ -14,7 +14,7 @@ from opcheck.kernels.host import release_kernels
 from opcheck.kernels.host.host_call import UnboundError
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import KernelMachine
-from opcheck.numerics.kernels.child.plans import Plans
+from opcheck.numerics.kernels.child.kernel_check import Plans
 from opcheck.numerics.kernels.child.wrong_results import find_wrong
 from opcheck.tracing.torch_private.trees import tensors
 from tests.kernels.host.random_calls import CALLS, drawn_call

@@ -6,7 +6,7 @@ import pytest
 
 from opcheck.common.errors import UsageError
 from opcheck.model.records import Trace
-from opcheck.numerics.precision.precision_process import compare
+from opcheck.numerics.value_runs import compare
 from tests.numerics.precision.test_run import asked
 
 

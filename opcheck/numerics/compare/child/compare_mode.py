@@ -12,7 +12,7 @@ import torch
 from opcheck.numerics.child.closeness import WorstElement, has_tolerance, measure
 from opcheck.numerics.child.float64 import BLANK, Float64Call, Float64Mode, is_random, moves_nothing
 from opcheck.numerics.child.kept_tensors import can_keep, keep, keep_all, restore
-from opcheck.numerics.compare.child import cpu_reference, discrete
+from opcheck.numerics.compare.child import cpu_reference
 from opcheck.numerics.compare.comparison_records import BEYOND, TIMES, Outcome
 from opcheck.tracing.torch_private.trees import tensors
 
@@ -137,7 +137,7 @@ class _Judge:
             return _not_compared(call, f"the CPU does not compute it in float64: {text}")
         judged = [
             self._weigh(number, _read(made[number]), exact[number])
-            for number in discrete.determined_results(call.func, min(len(made), len(exact)))
+            for number in cpu_reference.determined_results(call.func, min(len(made), len(exact)))
             if has_tolerance(made[number].dtype) and not _own(number, made[number], exact[number])
         ]
         if not judged:
@@ -177,9 +177,9 @@ class _Judge:
         if measured.error <= 1 or floating or result.shape != exact.shape:
             return measured
         call = Float64Call(self._call.func, *restore((self._call.args, self._call.kwargs)))
-        if discrete.same_choice(call, result, exact):
+        if cpu_reference.same_choice(call, result, exact):
             return WorstElement()
-        outside = discrete.outside(call, result)
+        outside = cpu_reference.outside(call, result)
         if outside is not None:
             return measure(result.masked_fill(outside, 0), exact.masked_fill(outside, 0))
         return measured

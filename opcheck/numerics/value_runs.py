@@ -1,10 +1,10 @@
-"""Runs the models in a child process, compared with float64.  Imports no torch."""
+"""Runs a model with its values in a child process: next to float64, or by a release's kernels.  Imports no torch."""
 
 from opcheck.capture.parent import ask
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize
-from opcheck.model.records import Precision, Trace
+from opcheck.model.records import KernelNumbers, Precision, Trace
 from opcheck.worker import platform
 from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
@@ -56,3 +56,25 @@ def require_memory(request: CaptureRequest, trace: Trace, flag: str) -> None:
             context=f"{flag}; this machine may take {filesize(may_take)} (--memory-limit)",
             hint="a smaller model of the same kind shows where precision is lost, too: --config num_hidden_layers=2",
         )
+
+
+#: What the process calls: the emulated Mac is above this room.
+_ENTRY = "opcheck.device.emulator.child.model_numbers:check"
+
+
+def compute(
+    request: CaptureRequest, trace: Trace, *, display: ProcessDisplay = NO_DISPLAY
+) -> tuple[KernelNumbers, ...]:
+    """Return the numbers of the model of ``request`` by the release's kernels, in each dtype of its ``numbers``.
+
+    Args:
+        request: the model, its inputs and the target.
+        trace: the same without values; it has the size of the model.
+        display: what is shown of the child.
+
+    Raises:
+        UsageError: the model is larger than this machine has memory for.
+        OpcheckError: the child raises it, or it died.
+    """
+    require_memory(request, trace, "--numbers")
+    return ask(_ENTRY, tuple[KernelNumbers, ...], request, request, display=display)
