@@ -67,15 +67,7 @@ class Drivers:
             # A kernel that no table covers is not run; the run continues.
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:100]}"
         judged = msgspec.structs.replace(judged, ulps=round(judged.ulps, 2))
-        return KernelOutcome(
-            kernel=function.name,
-            family=task.family,
-            operation=task.operation,
-            dtypes=named.dtypes,
-            verdict=verdict,
-            reason=reason,
-            **msgspec.structs.asdict(judged),
-        )
+        return kernel_names.outcome_of(task, function.name, verdict, reason, **msgspec.structs.asdict(judged))
 
     def _kernel(self, machine: KernelMachine, function: Function, named: kernel_names.Named) -> Kernel:
         """Compile only what can be called."""

@@ -3,24 +3,20 @@
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from string import Template
 from typing import Any, NamedTuple
 
 import torch
 
+from opcheck.common import documents
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.kernels import judging
 from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, Sample, extent
 from opcheck.kernels.reference import FUNCTIONS, OPERATIONS
 
-_COLUMNS = (
-    *("dtype", "simplest input", "result", "in float64", "on the CPU", "kernels"),
-    *("wrong inputs", "of inputs from 1e-3 to 1e3", "worst"),
-)
-_BEFORE_SENDING = (
-    "<!-- run the program on a Mac before this is sent, then replace these lines, and the sentence that it was not "
-    "observed, by its output and that of `python -m torch.utils.collect_env` -->"
-)
+_TEMPLATE = Template(documents.read_text(Path(__file__).with_name("issue.template")))
 
 
 def call(operation: str) -> str:
@@ -50,7 +46,7 @@ def text(run: KernelRun, operation: str) -> str:
     is left out; the text is empty if nothing else is wrong.
     """
     kinds = _kinds(run, operation)
-    return "\n".join(_body(run, operation, kinds)) + "\n" if kinds else ""
+    return _TEMPLATE.substitute(_words(run, operation, kinds)) if kinds else ""
 
 
 class _WrongResult(NamedTuple):
@@ -100,46 +96,32 @@ def _on_cpu(expression: str, sample: Sample, dtype: str) -> str:
     return judging.text(names["result"][0])
 
 
-def _body(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> Iterator[str]:
+def _words(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> dict[str, object]:
+    """Return the words of the template."""
     dtype, sample, cpu, _ = kinds[0]
-    expression = call(operation)
-    arguments = ", ".join(sample.inputs)
-    right = f"the CPU gives {cpu}" if cpu else f"computed in float64 it is {sample.expected}"
-    yield from ("### 🐛 Describe the bug", "")
-    yield (
-        f"The Metal kernel of `{_name(operation)}` in torch {run.torch} gives {sample.result} for {arguments} of "
-        f"{dtype}; {right}."
-    )
-    yield from ("", f"{TOOL} ran the kernel of the macOS wheel on a CPU; this was not observed on a Mac.")
-    if expression:
-        yield from ("", "```python", *_program(expression, sample, dtype), "```")
-    count = sum(len(kind.outcomes) for kind in kinds)
-    since = sorted({o.since for kind in kinds for o in kind.outcomes if o.since}, key=Version.parse)
-    began = f", in releases since {since[0]} or before" if since else ""
-    yield from ("", f"Wrong in {count} {'kernel' if count == 1 else 'kernels'}{began}:", "")
-    yield from (f"| {' | '.join(_COLUMNS)} |", f"|{' --- |' * len(_COLUMNS)}")
+    outcomes = [outcome for kind in kinds for outcome in kind.outcomes]
+    since = sorted({outcome.since for outcome in outcomes if outcome.since}, key=Version.parse)
+    expression, rows = call(operation), []
     for kind in kinds:
-        inputs = ", ".join(kind.sample.inputs)
-        cells = (kind.dtype, inputs, kind.sample.result, kind.sample.expected, kind.cpu or "-")
+        numbers = (kind.sample.result, kind.sample.expected, kind.cpu or "-", str(len(kind.outcomes)))
         extents = (cell or "-" for cell in extent(kind.outcomes))
-        yield f"| {' | '.join((*cells, str(len(kind.outcomes)), *extents))} |"
-    outcomes = (outcome for kind in kinds for outcome in kind.outcomes)
-    yield from (
-        "",
-        "<details><summary>The kernels</summary>",
-        "",
-        *(f"- `{o.kernel}`: {o.wrong:,} of {o.compared:,} inputs" for o in outcomes),
-        "",
-        "</details>",
-    )
-    yield from (
-        "",
-        "### Versions",
-        "",
-        f"PyTorch version: {run.torch} (the macOS arm64 wheel, section {run.section})",
-        "",
-        _BEFORE_SENDING,
-    )
+        rows.append(f"| {' | '.join((kind.dtype, ', '.join(kind.sample.inputs), *numbers, *extents))} |")
+    return {
+        "name": _name(operation),
+        "torch": run.torch,
+        "section": run.section,
+        "tool": TOOL,
+        "result": sample.result,
+        "arguments": ", ".join(sample.inputs),
+        "dtype": dtype,
+        "right": f"the CPU gives {cpu}" if cpu else f"computed in float64 it is {sample.expected}",
+        "program": "\n".join(["", "```python", *_program(expression, sample, dtype), "```", ""]) if expression else "",
+        "count": len(outcomes),
+        "kernels": "kernel" if len(outcomes) == 1 else "kernels",
+        "began": f", in releases since {since[0]} or before" if since else "",
+        "rows": "\n".join(rows),
+        "listed": "\n".join(f"- `{o.kernel}`: {o.wrong:,} of {o.compared:,} inputs" for o in outcomes),
+    }
 
 
 def _name(operation: str) -> str:

@@ -21,6 +21,7 @@ from opcheck.common.files import is_file
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import kernel_names
+from opcheck.kernels.kernel_names import outcome_of
 from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, KernelSource, Task, Trial
 from opcheck.kernels.library import SECTIONS, Library, read
 from opcheck.worker.platform import SignalledError, ended_by
@@ -222,17 +223,6 @@ def older_libraries(later: Library, wheels: Path) -> Iterator[Library]:
             yield read(release, wheels)
 
 
-def _not_run(task: Task, name: str, reason: str) -> KernelOutcome:
-    return KernelOutcome(
-        kernel=name,
-        family=task.family,
-        operation=task.operation,
-        dtypes=kernel_names.parse(name).dtypes,
-        verdict="not run",
-        reason=reason,
-    )
-
-
 class _Runner:
     """A child process, and the next one when it has ended."""
 
@@ -256,15 +246,15 @@ class _Runner:
                 return
             if looped:
                 # Those of one operation loop on the same values.
-                yield _not_run(task, name, f"{_LATE}, as {looped} did")
+                yield outcome_of(task, name, "not run", f"{_LATE}, as {looped} did")
                 continue
             try:
                 trial = Trial(source=self._source, task=alone, kernel=name)
                 yield self._worker.ask(trial, _PATIENCE if self._worker.alive else _START)
             except OpcheckError as error:
-                yield _not_run(task, name, f"its process failed: {error.message}")
+                yield outcome_of(task, name, "not run", f"its process failed: {error.message}")
             except WorkerError as error:
                 if self._stopped.is_set():
                     return  # the run was ended, not the kernel
                 looped = name if error.kind == "late" else ""
-                yield _not_run(task, name, _LATE if looped else f"its process {error}")
+                yield outcome_of(task, name, "not run", _LATE if looped else f"its process {error}")

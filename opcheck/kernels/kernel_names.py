@@ -9,12 +9,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from opcheck.common.globs import fits
 from opcheck.data.strict_yaml import read_as
-from opcheck.kernels.kernel_records import Task
+from opcheck.kernels.kernel_records import KernelOutcome, Task, Verdict
 
 _DTYPES = read_as(Path(__file__).with_name("dtypes.yaml"), tuple[tuple[str, str, int], ...])
 #: A word of a kernel's name -> its dtype; Metal has float2 for complex64.
@@ -133,3 +134,16 @@ def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
             Task(family=family, operation=operation, kernels=tuple(listed)) for family, listed in by_family.items()
         ]
     return tuple(tasks)
+
+
+def outcome_of(task: Task, name: str, verdict: Verdict, reason: str, **judged: Any) -> KernelOutcome:
+    """Return the outcome of a kernel of a task."""
+    return KernelOutcome(
+        kernel=name,
+        family=task.family,
+        operation=task.operation,
+        dtypes=parse(name).dtypes,
+        verdict=verdict,
+        reason=reason,
+        **judged,
+    )
