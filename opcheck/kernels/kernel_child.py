@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from opcheck.kernels.kernel_names import outcome_of
 from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, KernelSource, Task, Trial
 from opcheck.kernels.library import SECTIONS, Library, read
 from opcheck.worker.platform import SignalledError, ended_by
-from opcheck.worker.worker import Worker, WorkerError
+from opcheck.worker.worker import Progress, Worker, WorkerError
 
 #: Seconds that a kernel may take: the slowest that ends takes a few.
 _PATIENCE = 30.0
@@ -48,7 +48,7 @@ def run(
     jobs: int = 2,
     timeout: float | None = None,
     cache: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> KernelRun:
     """Run kernels of a release, and judge them; the next run with the same request continues a run that was ended.
 
@@ -134,7 +134,7 @@ def _run_all(
     timeout: float | None,
     kept: Path,
     finished: dict[str, KernelOutcome],
-    progress: Callable[[str], None] | None,
+    progress: Progress | None,
 ) -> str:
     """Add the outcomes of tasks to the finished ones; return what ended the run early, if anything."""
     source = KernelSource(

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from opcheck.data.wheels import archive, metal_source, metallib
 from opcheck.data.wheels.archive import open_archive
 from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import air, kernel_names
+from opcheck.worker.worker import Progress
 
 #: The variant for every supported macOS; in 2.6 to 2.8 the variant for macOS 14 and newer, which
 #: alone has the bfloat16 kernels (aten/src/ATen/mps/MPSDevice.mm, 2.8.0).
@@ -135,11 +136,7 @@ def entries(library: Library, pattern: str = "") -> tuple[CataloguedKernel, ...]
 
 
 def changes(
-    old: Library,
-    new: Library,
-    pattern: str = "",
-    progress: Callable[[str], None] | None = None,
-    cache: Path | None = None,
+    old: Library, new: Library, pattern: str = "", progress: Progress | None = None, cache: Path | None = None
 ) -> Changes:
     """Return what differs between two libraries: code is compared without metadata.
 
@@ -170,9 +167,7 @@ def changes(
     )
 
 
-def _digests(
-    library: Library, wanted: Sequence[str], progress: Callable[[str], None] | None, cache: Path
-) -> dict[str, str]:
+def _digests(library: Library, wanted: Sequence[str], progress: Progress | None, cache: Path) -> dict[str, str]:
     """Return the digest of each kernel's code, by name; kept by the bitcode's own digest.
 
     The digest of a kernel in source text is that of the text.

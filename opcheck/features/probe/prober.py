@@ -14,7 +14,7 @@ from opcheck.common.errors import CaptureError, InputError, OpcheckError
 from opcheck.common.tool import TOOL
 from opcheck.data.device_evidence import EvidenceFile, Machine, Outcome, Result, Settings
 from opcheck.features.probe.probe_messages import ProbeDone, ProbeTask, ProbeTrial, Ready, Setup
-from opcheck.worker.worker import Worker, WorkerError
+from opcheck.worker.worker import Progress, Worker, WorkerError
 
 #: seconds between two times that what there is so far is handed on
 _KEEP = 20.0
@@ -104,7 +104,7 @@ def probe(
     before: EvidenceFile | None = None,
     limit: int = 0,
     jobs: int = 1,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     keep: Callable[[EvidenceFile], None] | None = None,
     function: str = FUNCTION,
 ) -> EvidenceFile:
@@ -125,21 +125,20 @@ def probe(
         InputError: ``before`` is of another machine, torch, device or settings.
         CaptureError: there is no database, or the process ends before its first task.
     """
-
-    def prober() -> Prober:
-        return Prober(setup, settings, function)
-
-    with closing(prober()) as first:
+    probers = [Prober(setup, settings, function) for _ in range(jobs)]
+    with closing(probers[0]) as first:
         ready = first.start()
         _refuse_other(before, ready.machine, settings)
         run = _ProbeRun(ready, settings, before, limit)
-        threads = [threading.Thread(target=run.work, args=(prober,), daemon=True) for _ in range(jobs - 1)]
+        threads = [threading.Thread(target=run.work_aside, args=(prober,), daemon=True) for prober in probers[1:]]
         for thread in threads:
             thread.start()
         try:
-            run.follow(first, progress, keep)
+            run.work(first, progress, keep)
         except BaseException:
-            run.stop()
+            run.stopped = True
+            for prober in probers:
+                prober.close()
             raise
         for thread in threads:
             thread.join()
@@ -166,8 +165,8 @@ class _ProbeRun:
             self._queue.put(task)
         self._done = 0
         self.failure: OpcheckError | None = None
-        self._stopped = False
-        self._probers: list[Prober] = []
+        #: no further task is begun
+        self.stopped = False
 
     def evidence(self, *, complete: bool) -> EvidenceFile:
         """Return what there is so far."""
@@ -180,44 +179,33 @@ class _ProbeRun:
             results=tuple(self._results[key] for key in sorted(self._results)),
         )
 
-    def follow(
-        self, prober: Prober, progress: Callable[[str], None] | None, keep: Callable[[EvidenceFile], None] | None
+    def work(
+        self, prober: Prober, progress: Progress | None = None, keep: Callable[[EvidenceFile], None] | None = None
     ) -> None:
-        """Work, and report the progress of all workers."""
+        """Do tasks, and report the progress of all processes."""
         last = time.monotonic()
         for task in iter(self._next, None):
             if progress is not None:
                 progress(f"{self._done} of {self._total}: {task.opinfo}, {task.dtype}")
-            self._take(prober, task)
+            self._results[task.key] = prober.run(task)
+            self._done += 1
             if keep is not None and time.monotonic() - last > _KEEP:
                 keep(self.evidence(complete=False))
                 last = time.monotonic()
 
-    def stop(self) -> None:
-        """Begin no further task, and end those that run."""
-        self._stopped = True
-        for prober in tuple(self._probers):
-            prober.close()
-
-    def work(self, start: Callable[[], Prober]) -> None:
-        """Work in another process."""
+    def work_aside(self, prober: Prober) -> None:
+        """Do tasks in another thread."""
         try:
-            with closing(start()) as prober:
-                self._probers.append(prober)
-                for task in iter(self._next, None):
-                    self._take(prober, task)
+            with closing(prober):
+                self.work(prober)
         except OpcheckError as error:
             self.failure = error
 
     def _next(self) -> ProbeTask | None:
         try:
-            return None if self.failure or self._stopped else self._queue.get_nowait()
+            return None if self.failure or self.stopped else self._queue.get_nowait()
         except queue.Empty:
             return None
-
-    def _take(self, prober: Prober, task: ProbeTask) -> None:
-        self._results[task.key] = prober.run(task)
-        self._done += 1
 
 
 def _refuse_other(before: EvidenceFile | None, machine: Machine, settings: Settings) -> None:

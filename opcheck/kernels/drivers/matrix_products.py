@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import judging, values
+from opcheck.kernels.host.layer_calls import bind_few_queries
 from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
 from opcheck.kernels.pointwise import dtype_named
@@ -362,25 +363,17 @@ def _problems(call: KernelCall, keys: int) -> Iterator[tuple[AttentionProblem, s
         yield (problem(dtype_named(call["a"]), shape, sizes, mask=mask, causal=bool(call["causal"])), mask)
 
 
-def _bind_few_queries(case: AttentionProblem, mask: str) -> dict[str, Any]:
-    """Return the buffers of the kernels of few queries; strides are of heads, of positions, of batches."""
-    tensors = case.q, case.k, case.v
-    return {
-        "queries": case.q, "keys": case.k, "values": case.v, "mask": case.mask, "gqa_factor": 2,
-        "N": case.k.shape[2], "scale": torch.tensor(case.q.shape[-1] ** -0.5), "has_mask": mask != "none",
-        "qkv_head_strides": (*(t.stride(1) for t in tensors), 0),
-        "qkv_seq_strides": (*(t.stride(2) for t in tensors), 0),
-        "qkv_batch_strides_heads": (*(t.stride(0) for t in tensors), case.q.shape[1]),
-        "k_head_seq_stride": case.k.stride()[1:3], "v_head_seq_stride": case.v.stride()[1:3],
-        "mask_strides": case.mask.stride()[::-1] if mask != "none" else (0, 0, 0, 0)
-    }  # fmt: skip
+def _bind(case: AttentionProblem, mask: str) -> dict[str, Any]:
+    """Return the buffers of the kernels of few queries, without a mask with memory that is not read."""
+    of_case, scale = None if mask == "none" else case.mask, case.q.shape[-1] ** -0.5
+    return bind_few_queries(case.q, case.k, case.v, of_case, scale) | {"mask": case.mask}
 
 
 @family(rf"sdpa_vector{_FORM}(?P<causal>_causal)?")
 def _few_queries(call: KernelCall) -> Launches:
     for case, mask in _problems(call, 40):
         value = case.result
-        bound = _bind_few_queries(case, mask)
+        bound = _bind(case, mask)
         if mask != "none" and "qkv_batch_strides_heads" not in call.types:
             _, head, query, key = case.mask.stride()
             bound["mask_strides"] = (head, key, query, 0)  # the order up to 2.11
@@ -407,7 +400,7 @@ def _first_pass(call: KernelCall) -> Launches:
         value_slack = (sums * moved)[..., None] * wide.abs().amax() + 1e-4
         value_slack = value_slack + values.abs() * rounding(case.q.dtype)
         yield Launch(
-            _bind_few_queries(case, mask), (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, moved),
+            _bind(case, mask), (4 * 256, case.q.shape[2], _BLOCKS), {"maxs": (case.q, largest, moved),
             "sums": (case.q, sums, sums * moved), "out": (case.q, values, value_slack)}, group=(256, 1, 1)
         )  # fmt: skip
 

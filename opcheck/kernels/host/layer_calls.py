@@ -337,19 +337,22 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
     for tensor in (q, k, v):
         _require_inside(tensor, batch * heads)
     out = torch.empty(q.shape[:3] + v.shape[3:], dtype=q.dtype)
-    strides = [0, 0, 0, 0] if mask is None else [mask.stride(dim) * (mask.shape[dim] > 1) for dim in (3, 2, 1, 0)]
-    bound: dict[str, Any] = {
-        "queries": q, "keys": k, "values": v, "out": out, "gqa_factor": heads // k.shape[1], "N": k.shape[2],
-        "qkv_head_strides": [q.stride(1), k.stride(1), v.stride(1), 0],
-        "qkv_seq_strides": [q.stride(2), k.stride(2), v.stride(2), 0],
-        "k_head_seq_stride": [k.stride(1), k.stride(2)], "v_head_seq_stride": [v.stride(1), v.stride(2)],
-        "qkv_batch_strides_heads": [q.stride(0), k.stride(0), v.stride(0), heads],
-        "scale": q.shape[3] ** -0.5 if scale is None else scale, "mask": mask, "mask_strides": strides,
-        "has_mask": int(mask is not None),
-    }  # fmt: skip
+    bound = bind_few_queries(q, k, v, mask, q.shape[3] ** -0.5 if scale is None else scale) | {"out": out}
     grid = (batch * heads * _THREADS, q.shape[2], 1)
     launched = release.launch(kernel_name, bound, grid, (_THREADS, 1, 1))
     return BoundCall((launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:])))
+
+
+def bind_few_queries(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> dict[str, Any]:
+    """Return what the kernels of few queries get but the result; strides are of heads, of positions, of batches."""
+    heads, positions, batches = ([each.stride(dim) for each in (q, k, v)] for dim in (1, 2, 0))
+    strides = [0, 0, 0, 0] if mask is None else [mask.stride(dim) * (mask.shape[dim] > 1) for dim in (3, 2, 1, 0)]
+    return {
+        "queries": q, "keys": k, "values": v, "gqa_factor": q.shape[1] // k.shape[1], "N": k.shape[2], "scale": scale,
+        "qkv_head_strides": [*heads, 0], "qkv_seq_strides": [*positions, 0],
+        "qkv_batch_strides_heads": [*batches, q.shape[1]], "k_head_seq_stride": k.stride()[1:3],
+        "v_head_seq_stride": v.stride()[1:3], "mask": mask, "mask_strides": strides, "has_mask": int(mask is not None),
+    }  # fmt: skip
 
 
 def _is_read(mask: Tensor, query: Tensor, release: ReleaseKernels) -> bool:

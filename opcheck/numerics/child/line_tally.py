@@ -13,6 +13,10 @@ from opcheck.tracing.source_locations import Site, locate
 Value = TypeVar("Value")
 
 
+#: The line of a call, its module and phase.
+CallPlace = tuple[Site, str, Phase]
+
+
 class Key(NamedTuple):
     """The properties that equal calls have in common."""
 
@@ -52,7 +56,7 @@ class LineTally(Generic[Value]):
     def __iter__(self) -> Iterator[LineRow[Value]]:
         return iter(self._rows.values())
 
-    def add(self, op: str, here: tuple[Site, str, Phase], index: int, kind: str = "") -> LineRow[Value]:
+    def add(self, op: str, here: CallPlace, index: int, kind: str = "") -> LineRow[Value]:
         """Count one call, whose number in the run is ``index``; the row that it belongs to."""
         site, module, phase = here
         key = Key(op, site, any_layer(module), phase, kind)

@@ -23,6 +23,7 @@ from opcheck.kernels.kernel_machine import KernelError, KernelMachine
 from opcheck.kernels.kernel_records import Sample
 from opcheck.kernels.pointwise import Unfit
 from opcheck.model.records import CheckedShare, GroupLocation, KernelNumbers, UncheckedCalls, WrongNumbers, WrongSample
+from opcheck.numerics.child.line_tally import CallPlace
 from opcheck.numerics.kernels.child.kernel_check import CheckedCall, KernelCheck
 from opcheck.numerics.kernels.child.wrong_results import find_wrong
 from opcheck.tracing.source_locations import Site, locate
@@ -93,7 +94,7 @@ class NumbersTally:
         checked: CheckedCall | None,
         elements: int,
         flops: int,
-        place: Callable[[], tuple[Site, str, Phase]],
+        place: Callable[[], CallPlace],
         dtype: str,
     ) -> None:
         """Count a call.
@@ -207,12 +208,7 @@ class ShadowKernels:
         return release_kernels.of_release(release, self._machine)
 
     def add(
-        self,
-        op: str,
-        route: RouteKind,
-        outputs: tuple[Tensor, ...],
-        flops: int,
-        place: Callable[[], tuple[Site, str, Phase]],
+        self, op: str, route: RouteKind, outputs: tuple[Tensor, ...], flops: int, place: Callable[[], CallPlace]
     ) -> None:
         """Count a call of the run; ``outputs`` are its results."""
         checked = self.check.take() if self.check else None

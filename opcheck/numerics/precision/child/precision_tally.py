@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
-from opcheck.common.vocabulary import Phase, PrecisionEventKind
+from opcheck.common.vocabulary import PrecisionEventKind
 from opcheck.model.records import GroupLocation, PrecisionEvent, PrecisionLine
 from opcheck.numerics.child.closeness import Distance
-from opcheck.numerics.child.line_tally import LineTally, digits, place
-from opcheck.tracing.source_locations import Site
+from opcheck.numerics.child.line_tally import CallPlace, LineTally, digits, place
 
 #: A call with a larger relative error is named: some hundred times the error of a single rounding.
 LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
@@ -20,7 +19,7 @@ _EVENTS: tuple[Literal["nan", "overflow", "underflow"], ...] = ("nan", "overflow
 class ShadowedCall:
     """One call."""
 
-    def __init__(self, op: str, here: tuple[Site, str, Phase], inherited: float) -> None:
+    def __init__(self, op: str, here: CallPlace, inherited: float) -> None:
         self.op = op
         self.here = here
         self.inherited = inherited
