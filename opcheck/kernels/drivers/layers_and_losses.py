@@ -81,9 +81,8 @@ def _embedding_bag_backward(call: KernelCall, dtype: torch.dtype, places: torch.
         slack = 16 * EPS + 16 * rounding(dtype) * (1 + value.abs())
         yield Launch({
             "output_grad": upstream, "weight": weight, "indices": torch.tensor(_INDICES, dtype=places),
-            "offset2bag": bags.to(places), "bag_size": sizes.to(places),
-            "max_indices": largest.to(places), "per_sample_weights": own, "params": _bags(call, mode, weighted),
-            out: torch.zeros(len(value), dtype=dtype)
+            "offset2bag": bags.to(places), "bag_size": sizes.to(places), "max_indices": largest.to(places),
+            "per_sample_weights": own, "params": _bags(call, mode, weighted), out: torch.zeros(len(value), dtype=dtype)
         }, count, {out: (weight, value, slack)}, group=32)  # fmt: skip
 
 
@@ -92,10 +91,9 @@ def _embedding_backward(call: KernelCall) -> Launches:
     places = dtype_named(call["b"])
     counts = torch.bincount(torch.tensor(_INDICES), minlength=_WEIGHTS)
     for scaled in (0, 1):
-        params = call.struct(
-            "params", outer_sizes=(len(_INDICES),), grad_outer_strides=(_FEATURES,), indices_strides=(1,),
-            grad_feature_stride=1, outer_ndim=1, feature_size=_FEATURES, padding_idx=4, scale_grad_by_freq=scaled
-        )  # fmt: skip
+        params = call.struct("params", outer_sizes=(len(_INDICES),), grad_outer_strides=(_FEATURES,),
+            indices_strides=(1,), grad_feature_stride=1, outer_ndim=1, feature_size=_FEATURES, padding_idx=4,
+            scale_grad_by_freq=scaled)  # fmt: skip
         if call["count"]:
             value = torch.where(torch.arange(_WEIGHTS) == 4, 0, counts)
             yield Launch({
@@ -278,10 +276,9 @@ def _softmax(call: KernelCall, dtype: torch.dtype) -> Launches:
         largest = torch.stack([part.amax(1) for part in chunks], -1)
         sums = torch.stack([(part - part.amax(1, keepdim=True)).exp().sum(1) for part in chunks], -1)
         partials = torch.stack([largest, sums], -1)  # of a row, a column and a chunk
-        bound = {"input": operand, "partials": partials.float(), "params": call.struct(
-            "params", dim_size=length, num_rows=rows * inner, inner_size=inner, chunk_size=each, n_chunks=len(chunks),
-            ndim=3, dim=1, sizes=operand.shape, strides=operand.stride()
-        )}  # fmt: skip
+        bound = {"input": operand, "partials": partials.float(), "params": call.struct("params", dim_size=length,
+            num_rows=rows * inner, inner_size=inner, chunk_size=each, n_chunks=len(chunks), ndim=3, dim=1,
+            sizes=operand.shape, strides=operand.stride())}  # fmt: skip
         value = (torch.log_softmax if call["log"] else torch.softmax)(operand.double(), 1)
         slack = (value.abs() + 1 if call["log"] else value) * (16 if step else 8) * EPS
         expected = {"output": (operand, value, slack)}

@@ -405,10 +405,9 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
         values = torch.linalg.svdvals(widen(operand))
         left, right = ((n, n), (n, m)) if transposed else ((m, n), (n, n))
         u, v = (torch.zeros((_BATCH, *reversed(shape)), dtype=dtype) for shape in (left, right))
-        params = call.struct(
-            "params", m=m, n=n, max_sweeps=30, tol=1e-6, u_ld=left[0], u_bstride=left[0] * left[1], v_ld=right[0],
-            v_bstride=right[0] * right[1], compute_uv=1, transposed=transposed, stage_v=staged
-        )  # fmt: skip
+        params = call.struct("params", m=m, n=n, max_sweeps=30, tol=1e-6, u_ld=left[0], u_bstride=left[0] * left[1],
+            v_ld=right[0], v_bstride=right[0] * right[1], compute_uv=1, transposed=transposed,
+            stage_v=staged)  # fmt: skip
 
         def product(bound: Mapping[str, Tensor]) -> Tensor:
             u, v = (widen(bound[name]).transpose(1, 2) for name in "UV")

@@ -102,9 +102,8 @@ def _reductions(call: KernelCall) -> Launches:
         operand, memory = _operand(call["a"], operation, (rows, length))
         value = _REDUCED[operation](widen(operand))
         result = _result(call["b"], operand, value, _reduction_slack(operation, operand, value))
-        params = call.struct("params", p=1.0, reduction_size=length, ndim=2,
-            input_sizes=(rows, length), input_strides=(length, 1),
-            output_sizes=(rows, 1), output_strides=(1, 1))  # fmt: skip
+        params = call.struct("params", p=1.0, reduction_size=length, ndim=2, input_sizes=(rows, length),
+            input_strides=(length, 1), output_sizes=(rows, 1), output_strides=(1, 1))  # fmt: skip
         group = min(1024, -(-length // 32) * 32)
         bound = {"input": memory, "output": result["out"], "params": params}
         yield Launch(bound, rows * group, result["expected"], group=group, derived=result["derived"])

@@ -50,8 +50,7 @@ def _search(call: KernelCall, dtype: torch.dtype) -> Launches:
         operand = torch.cat([random((61,), dtype, 2), bounds[:5]])
         bound = {
             "data_in": operand, "data_bd": bounds, "idim_in": len(operand), "idim_bd": len(bounds),
-            "numel_in": len(operand),
-            "right": right, "is_1d_boundaries": 1
+            "numel_in": len(operand), "right": right, "is_1d_boundaries": 1
         }  # fmt: skip
         if call["sorter"]:
             order = torch.randperm(len(bounds), generator=values.generator(1))

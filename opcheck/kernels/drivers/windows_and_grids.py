@@ -255,8 +255,7 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         )
         yield Launch({
             "grad_input": pad_words(torch.zeros(operand.shape, dtype=dtype)), "grad_output": upstream,
-            "indices": places,
-            "params": params
+            "indices": places, "params": params
         }, upstream.numel(), {"grad_input": (upstream, value, 8 * rounding(dtype) * bound_by)}, group=32)  # fmt: skip
 
 

@@ -167,8 +167,7 @@ def _launch_index(
     strides = [tuple(step * width for step in steps) for steps, width in zip(walk.strides, widths, strict=False)]
     count = math.prod(walk.sizes)
     bound = {
-        "output": output, "input": source,
-        "indices": torch.tensor([index.data_ptr() for index in indexed.indices]),
+        "output": output, "input": source, "indices": torch.tensor([index.data_ptr() for index in indexed.indices]),
         "sizes": walk.sizes, "output_strides": strides[0], "input_strides": strides[1], "indices_strides": strides[2],
         "index_sizes": indexed.sizes, "index_strides": indexed.strides,
         "ndim_nindices_numel": (len(walk.sizes), len(indexed.indices), count, 0),

@@ -271,9 +271,8 @@ def bind_flip(call: HostCall, release: ReleaseKernels) -> BoundCall:
     width = out.element_size()
     strides = [(-step if dim in flipped else step) * width for dim, step in enumerate(source.stride())]
     bound = {
-        "output": out, "input": _last_places(source, sorted(flipped)), "ndim": out.dim(),
-        "sizes": out.shape[::-1], "output_strides": [step * width for step in out.stride()[::-1]],
-        "input_strides": strides[::-1],
+        "output": out, "input": _last_places(source, sorted(flipped)), "ndim": out.dim(), "sizes": out.shape[::-1],
+        "output_strides": [step * width for step in out.stride()[::-1]], "input_strides": strides[::-1],
     }  # fmt: skip
     is_direct = out.dim() <= _GRID
     grid = out.shape[::-1] if is_direct else (out.numel(),)

@@ -24,9 +24,8 @@ _TIMES, _UNITS = 8.0, 4.0
 _HARD_UNITS = 512.0
 #: Operands that a call adds up, whose sum may cancel: another order moves it by so many roundings of their sizes.
 _ADDED = {
-    **dict.fromkeys(("sum", "mean", "nansum", "cumsum"), ("self",)),
-    "scatter_add": ("self", "src"), "index_add": ("self", "source"), "index_put": ("self", "values"),
-    "embedding_dense_backward": ("grad_output",),
+    **dict.fromkeys(("sum", "mean", "nansum", "cumsum"), ("self",)), "scatter_add": ("self", "src"),
+    "index_add": ("self", "source"), "index_put": ("self", "values"), "embedding_dense_backward": ("grad_output",),
 }  # fmt: skip
 _ORDER = 16.0
 #: Operators that only MPS has, and what computes the same.
