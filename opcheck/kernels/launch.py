@@ -102,6 +102,12 @@ class KernelCall:
         return self.struct(name, **{key: value for key, value in numbers.items() if key in fields})
 
 
+def describe(**tensors: Tensor) -> dict[str, Sequence[int]]:
+    """Return the sizes and the strides of tensors as fields of a struct."""
+    sizes = {f"{name}_sizes": tensor.shape for name, tensor in tensors.items()}
+    return {**sizes, **{f"{name}_strides": tensor.stride() for name, tensor in tensors.items()}}
+
+
 def pack_struct(argument: air.KernelParameter, numbers: Mapping[str, Any]) -> Tensor:
     """Return a struct argument in memory, by the names of its fields; the others are zero, unknown names ignored."""
     memory = torch.zeros(argument.size, dtype=torch.uint8)

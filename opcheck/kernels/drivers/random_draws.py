@@ -135,17 +135,14 @@ def _bernoulli(call: KernelCall, dtype: torch.dtype) -> Launches:
 @family(r"random_int_{word}")
 def _random_integers(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with a range that floats and small integers represent."""
-    words = _words(-(-_COUNT // 2))
     start, extent = (0, 2) if dtype == torch.bool else (3, 100)
-    drawn = words[: -(-_COUNT // _EACH)].flatten()
-    if dtype.itemsize == torch.int64.itemsize:
-        pairs = [(int(high) << 32 | int(low)) % extent for row in words for high, low in row.reshape(2, 2)]
-        value = torch.tensor(pairs)
-    else:
-        value = drawn % extent
     each = 2 if dtype.itemsize == torch.int64.itemsize else _EACH
-    bound = _bind(params=(start, extent))
-    yield Launch(bound, -(-_COUNT // each), {"output": (words[:, 0], (value + start)[:_COUNT])}, group=32)
+    words = _words(-(-_COUNT // each))
+    drawn = words.flatten().tolist()
+    if each == 2:
+        drawn = [high << 32 | low for high, low in zip(drawn[::2], drawn[1::2], strict=True)]
+    value = torch.tensor([start + number % extent for number in drawn[:_COUNT]])
+    yield Launch(_bind(params=(start, extent)), len(words), {"output": (words[:, 0], value)}, group=32)
 
 
 @family(r"dropout_(?P<way>fwd|bwd)_{any}")

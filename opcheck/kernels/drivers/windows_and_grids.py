@@ -13,7 +13,7 @@ from torch.nn import functional
 from opcheck.kernels.drivers.operator_calls import call_operator
 from opcheck.kernels.host.layer_calls import UPSAMPLING
 from opcheck.kernels.judging import EPS, rounding, summed_slack
-from opcheck.kernels.launch import KernelCall, Launch, Launches, family
+from opcheck.kernels.launch import KernelCall, Launch, Launches, describe, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
 from opcheck.kernels.values import fill_untouched, pad_words, random, widen
 
@@ -34,10 +34,9 @@ def _pooling(call: KernelCall, dtype: torch.dtype) -> Launches:
         if not largest:
             value = functional.avg_pool2d(wide, size, stride, padding)
             value = value if dtype.is_floating_point else value.trunc()  # the CPU divides integers
-        params = call.fit("params", dims=4, pooling_dims=2, input_sizes=operand.shape, input_strides=operand.stride(),
-            output_sizes=value.shape, output_strides=value.stride(), kernel_size=size, stride=stride, padding=padding,
-            dilation=(1, 1), return_indices=1, indices_sizes=value.shape, indices_strides=value.stride(),
-            count_include_pad=1)  # fmt: skip
+        params = call.fit("params", dims=4, pooling_dims=2, kernel_size=size, stride=stride, padding=padding,
+            dilation=(1, 1), return_indices=1, count_include_pad=1,
+            **describe(input=operand, output=value, indices=value))  # fmt: skip
         # Another order of summation of at most nine values may change the result.
         expected: dict[str, Any] = {"output": (operand, value, float(wide.abs().amax()) * 9 * EPS)}
         if largest and dtype.is_floating_point:
@@ -243,11 +242,9 @@ def _pooling_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
         result, places = functional.max_pool3d(operand, size, stride, padding, return_indices=True)
         if not largest:
             result = functional.avg_pool3d(operand, size, stride, padding)
-        params = call.fit("params", dims=5, pooling_dims=3, grad_input_sizes=operand.shape, input_sizes=operand.shape,
-            grad_input_strides=operand.stride(), input_strides=operand.stride(), grad_output_sizes=result.shape,
-            output_sizes=result.shape, grad_output_strides=result.stride(), output_strides=result.stride(),
-            indices_strides=places.stride(), kernel_size=size, stride=stride, padding=padding,
-            count_include_pad=1)  # fmt: skip
+        tensors = {"grad_input": operand, "input": operand, "grad_output": result, "output": result, "indices": places}
+        params = call.fit("params", dims=5, pooling_dims=3, kernel_size=size, stride=stride, padding=padding,
+            count_include_pad=1, **describe(**tensors))  # fmt: skip
         upstream = random(result.shape, dtype, 2)
         value, bound_by = (
             pad_words(torch.autograd.grad(result, operand, gradient.double(), retain_graph=True)[0])
@@ -287,11 +284,8 @@ def _image_and_grid(dims: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 def _params(operand: Tensor, grid: Tensor, value: Tensor, *, corners: bool) -> dict[str, Any]:
     """Return the fields of GridSamplerParams (GridSampler.h)."""
-    return {
-        "sampler_dims": grid.shape[-1], "output_sizes": value.shape, "output_strides": value.stride(),
-        "input_sizes": operand.shape, "input_strides": operand.stride(), "grid_sizes": grid.shape,
-        "grid_strides": grid.stride(), "align_corners": int(corners),
-    }  # fmt: skip
+    described = describe(output=value, input=operand, grid=grid)
+    return {"sampler_dims": grid.shape[-1], "align_corners": int(corners), **described}
 
 
 def _slack(value: Tensor, dtype: torch.dtype) -> Tensor:

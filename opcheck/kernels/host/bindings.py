@@ -8,11 +8,9 @@ from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: The functions by the operators that they bind; the others are in the table of pointwise operators.
 BINDERS: dict[str, Binder] = {
-    **row_calls.BINDERS,
-    **indexing_calls.BINDERS,
-    **copying_calls.BINDERS,
-    **layer_calls.BINDERS,
-    **sorting_calls.BINDERS,
+    name: binder
+    for calls in (row_calls, indexing_calls, copying_calls, layer_calls, sorting_calls)
+    for name, binder in calls.BINDERS.items()
 }
 
 
