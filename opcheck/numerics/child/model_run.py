@@ -41,6 +41,10 @@ def build_model(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
     return model, inputs
 
 
+#: The mode that sees the calls of a run, if there is one.
+RunMode = Float64Mode | contextlib.nullcontext[None]
+
+
 class ModelRun:
     """The places of the run's calls, and the loss of a training step."""
 
@@ -51,16 +55,7 @@ class ModelRun:
         #: what the model returned; None: it did not
         self.output: Any = None
 
-    def __call__(
-        self,
-        model: nn.Module,
-        args: Any,
-        kwargs: Any,
-        mode: Float64Mode | contextlib.nullcontext[None],
-        *,
-        train: bool,
-        grad: bool,
-    ) -> None:
+    def __call__(self, model: nn.Module, args: Any, kwargs: Any, mode: RunMode, *, train: bool, grad: bool) -> None:
         """Call the model; to train, take its loss backward, too.
 
         Raises:

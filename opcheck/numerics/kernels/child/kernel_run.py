@@ -39,6 +39,10 @@ REASONS: dict[RouteKind, str] = {
 }
 
 
+#: Returns the line, the module and the phase of a call.
+PlaceOf = Callable[[], CallPlace]
+
+
 class WrongPlace(NamedTuple):
     """Where wrong results come from."""
 
@@ -94,7 +98,7 @@ class NumbersTally:
         checked: CheckedCall | None,
         elements: int,
         flops: int,
-        place: Callable[[], CallPlace],
+        place: PlaceOf,
         dtype: str,
     ) -> None:
         """Count a call.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from opcheck.numerics.child.closeness import Distance, distance, vanishes
@@ -38,7 +39,7 @@ _PARTS = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.
 _SWEEP = 64
 
 
-def memory(tensor: torch.Tensor) -> int:
+def memory(tensor: Tensor) -> int:
     """Return which memory is behind a tensor, while that exists."""
     return storage_address(tensor.untyped_storage())
 
@@ -64,7 +65,7 @@ class Shadows:
         self._beside: dict[int, _Beside] = {}
         self._asked = 0
 
-    def view(self, tensor: torch.Tensor) -> torch.Tensor:
+    def view(self, tensor: Tensor) -> Tensor:
         """Return the tensor's values in a float64 run: a view, so that a write reaches the table.
 
         Memory that no call has written to yet is the same in both runs.
@@ -76,23 +77,23 @@ class Shadows:
         view = view.conj() if tensor.is_conj() else view
         return negative_view(view) if tensor.is_neg() else view
 
-    def error(self, tensor: torch.Tensor) -> float:
+    def error(self, tensor: Tensor) -> float:
         """Return the relative error that was last seen in this memory."""
         return self._entry(tensor).error
 
-    def note(self, tensor: torch.Tensor, error: float) -> None:
+    def note(self, tensor: Tensor, error: float) -> None:
         """Keep the relative error of the values that were just written to this memory."""
         self._entry(tensor).error = error
 
-    def keep(self, tensor: torch.Tensor, exact: torch.Tensor) -> None:
+    def keep(self, tensor: Tensor, exact: Tensor) -> None:
         """Record ``exact`` as the tensor's values in a float64 run from now on."""
         self.view(tensor).copy_(exact)
 
-    def forget(self, tensor: torch.Tensor) -> None:
+    def forget(self, tensor: Tensor) -> None:
         """Take this run's values for those of a float64 run, which are unknown."""
         self._beside.pop(memory(tensor), None)
 
-    def _entry(self, tensor: torch.Tensor) -> _Beside:
+    def _entry(self, tensor: Tensor) -> _Beside:
         self._asked += 1
         if self._asked % _SWEEP == 0:
             for key in [key for key, entry in self._beside.items() if entry.weak.expired()]:
@@ -108,7 +109,7 @@ class Shadows:
 def is_followed(value: Any) -> bool:
     """Return whether this is a tensor with a float64 value of its own."""
     return (
-        isinstance(value, torch.Tensor)
+        isinstance(value, Tensor)
         and value.dtype in WIDE
         and value.layout == torch.strided
         and value.device.type == "cpu"
@@ -122,7 +123,7 @@ def is_followed(value: Any) -> bool:
 # ``at::acc_type<scalar_t, false>``, which is double for float (aten/src/ATen/AccumulateType.h).
 
 
-def _one_by_one(operation: np.ufunc, self: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+def _one_by_one(operation: np.ufunc, self: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """Accumulate the elements one after the other in the tensor's own dtype."""
     wanted = self.detach().to(dtype or self.dtype)
     # Kernels for 16 bits keep float32 while they sum.
@@ -134,7 +135,7 @@ def _one_by_one(operation: np.ufunc, self: torch.Tensor, dim: int, *, dtype: tor
 
 
 #: What is run instead.
-WITHOUT_DOUBLE: dict[Any, Callable[..., torch.Tensor]] = {
+WITHOUT_DOUBLE: dict[Any, Callable[..., Tensor]] = {
     aten.cumsum.default: functools.partial(_one_by_one, np.add),
     aten.cumprod.default: functools.partial(_one_by_one, np.multiply),
 }
@@ -155,14 +156,14 @@ class _Before(NamedTuple):
     """The state of a call before it writes to its arguments."""
 
     #: the followed tensors among its arguments, and float64's values of them
-    reads: list[torch.Tensor]
-    exact_reads: list[torch.Tensor]
+    reads: list[Tensor]
+    exact_reads: list[Tensor]
     #: the largest error among them
     inherited: float
     #: the call with float64's values of its arguments, each rounded to the dtype that it has in the run
     alone: Float64Call
     #: what an in-place call makes in float64: it writes float64's own numbers, which must be read before
-    exact: list[torch.Tensor] | None
+    exact: list[Tensor] | None
 
 
 class ShadowMode(Float64Mode):
@@ -186,7 +187,7 @@ class ShadowMode(Float64Mode):
         def narrow(value: Any) -> Any:
             if isinstance(value, torch.dtype):
                 return _NARROW.get(value, value)
-            if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
+            if isinstance(value, Tensor) and value.dtype in _NARROW:
                 return value.to(_NARROW[value.dtype])
             return value
 
@@ -206,7 +207,7 @@ class ShadowMode(Float64Mode):
 
         def round_value(value: Any) -> Any:
             if not is_followed(value):
-                copies = writes and isinstance(value, torch.Tensor)
+                copies = writes and isinstance(value, Tensor)
                 return value.clone() if copies else value
             return shadows.view(value).to(_NARROW.get(value.dtype, value.dtype), copy=True)
 
@@ -245,7 +246,7 @@ class ShadowMode(Float64Mode):
         for tensor, wide, again in zip(results, exact, alone, strict=False):
             if is_followed(tensor):
                 writes = id(tensor) in written
-                self._take_floating(seen, tensor, wide, again, before.exact_reads, writes)
+                self._take_floating(seen, tensor, wide, again, before.exact_reads, written=writes)
             elif before.reads and not tensor.dtype.is_floating_point:
                 seen.flip(_flips(tensor, wide), tensor.numel())
         if seen.floating or seen.events:
@@ -262,14 +263,14 @@ class ShadowMode(Float64Mode):
         for tensor in filter(is_followed, call.result_tensors(result)):
             shadows.forget(tensor)
 
-    def _exact(self, call: Float64Call, like: torch.Tensor | None = None) -> list[torch.Tensor] | None:
+    def _exact(self, call: Float64Call, like: Tensor | None = None) -> list[Tensor] | None:
         """Return what the call makes of float64's values, or makes them; None: no kernel does."""
         writes = bool(call.written_tensors())
 
         def widen(value: Any) -> Any:
             if is_followed(value):
                 return self._shadows.view(value)
-            return value.clone() if writes and isinstance(value, torch.Tensor) else widen_dtype(value)
+            return value.clone() if writes and isinstance(value, Tensor) else widen_dtype(value)
 
         try:
             return call.with_changed(widen).for_wide_results(like).run()
@@ -278,13 +279,7 @@ class ShadowMode(Float64Mode):
             return None
 
     def _take_floating(
-        self,
-        seen: ShadowedCall,
-        tensor: torch.Tensor,
-        wide: torch.Tensor,
-        again: torch.Tensor,
-        reads: list[torch.Tensor],
-        written: bool,  # noqa: FBT001 - the caller has it at hand
+        self, seen: ShadowedCall, tensor: Tensor, wide: Tensor, again: Tensor, reads: list[Tensor], *, written: bool
     ) -> None:
         if wide.shape != tensor.shape or wide.dtype not in WIDE:
             self._shadows.forget(tensor)
@@ -322,13 +317,13 @@ def _compute_call(call: Float64Call) -> Any:
 
 def _cast_to(dtype: torch.dtype) -> Callable[[Any], Any]:
     def cast(value: Any) -> Any:
-        real = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.float32)
+        real = isinstance(value, Tensor) and value.dtype in (torch.float16, torch.float32)
         return value.to(dtype) if real else value
 
     return cast
 
 
-def _flips(result: torch.Tensor, exact: torch.Tensor) -> int:
+def _flips(result: Tensor, exact: Tensor) -> int:
     """Return how many elements of a discrete result come out otherwise; all where even their number does."""
     if result.shape != exact.shape:
         return max(result.numel(), 1)
