@@ -119,20 +119,15 @@ def entries(library: Library, pattern: str = "") -> tuple[CataloguedKernel, ...]
     Raises:
         UsageError: llvmlite is not installed.
     """
-    entries = []
-    for name in kernel_names.matching(library.functions, pattern):
-        named = kernel_names.parse(name)
-        bitcode = library.functions[name].bitcode
-        entries.append(
-            CataloguedKernel(
-                name=name,
-                operation=named.operation,
-                form=named.form,
-                dtypes=named.dtypes,
-                arguments=air.arguments(str(air.parse(bitcode))) if bitcode else (),
-            )
-        )
-    return tuple(entries)
+    names = kernel_names.matching(library.functions, pattern)
+    return tuple(_catalogue(name, library.functions[name].bitcode) for name in names)
+
+
+def _catalogue(name: str, bitcode: bytes) -> CataloguedKernel:
+    named, arguments = kernel_names.parse(name), air.arguments(str(air.parse(bitcode))) if bitcode else ()
+    return CataloguedKernel(
+        name=name, operation=named.operation, form=named.form, dtypes=named.dtypes, arguments=arguments
+    )
 
 
 def changes(

@@ -4,11 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from opcheck.common.names import DTYPES
 from opcheck.common.text import plural
 from opcheck.kernels import kernel_names
 from opcheck.kernels.air import KernelParameter
-from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, Verdict, extent
+from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, Sample, Verdict, extent
 from opcheck.kernels.library import CataloguedKernel, Changes, Library
 from opcheck.render.document import Document, Heading, Lines, Table, section
 
@@ -156,18 +158,11 @@ COLUMNS = (
 
 def rows(run: KernelRun) -> dict[str, list[Any]]:
     """Make the columns of a Parquet file, one row a kernel."""
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for outcome in run.outcomes:
-        sample = outcome.smallest
-        values = {
-            "torch": run.torch,
-            "section": run.section,
-            "dtypes": list(outcome.dtypes),
-            "inputs": list(sample.inputs) if sample else [],
-            "result": sample.result if sample else "",
-            "expected": sample.expected if sample else "",
-            "gross": bool(sample and sample.gross),
-        }
-        for name in COLUMNS:
-            columns[name].append(values[name] if name in values else getattr(outcome, name))
-    return columns
+    values = [_row(run, outcome) for outcome in run.outcomes]
+    return {name: [row[name] for row in values] for name in COLUMNS}
+
+
+def _row(run: KernelRun, outcome: KernelOutcome) -> dict[str, Any]:
+    sample = outcome.smallest or Sample(inputs=(), result="", expected="", gross=False)
+    named = {"torch": run.torch, "section": run.section, "dtypes": list(outcome.dtypes), "inputs": list(sample.inputs)}
+    return asdict(outcome) | asdict(sample) | named

@@ -210,19 +210,17 @@ def _ctc_steps(call: KernelCall, dtype: torch.dtype) -> Launches:
     logs, alpha, beta = _ctc(dtype)
     targets = torch.tensor(_TARGETS)
     batch, longest = targets.shape
-    lengths = {
-        name: torch.tensor(numbers) for name, numbers in (("input", _INPUT_LENGTHS), ("target", _TARGET_LENGTHS))
-    }
+    lengths = {"input": torch.tensor(_INPUT_LENGTHS), "target": torch.tensor(_TARGET_LENGTHS)}
     wide = logs.double().requires_grad_()
     loss = functional.ctc_loss(wide, targets, lengths["input"], lengths["target"], _BLANK, reduction="none")
     upstream = torch.tensor([1.0, 2.0, 0.5])
     (gradient,) = torch.autograd.grad(loss, wide, upstream.double())
-    sums = alpha.shape[1] * alpha.shape[2]
     strides = {"tg_target_stride": 1, "grad_out_batch_stride": 1}
-    for name in ("log_probs", "grad"):
-        strides |= {f"{name}_time_stride": batch * _LABELS, f"{name}_batch_stride": _LABELS, f"{name}_token_stride": 1}
-    for name in ("log_alpha", "log_alpha_beta"):
-        strides |= {f"{name}_batch_stride": sums, f"{name}_time_stride": alpha.shape[2], f"{name}_target_stride": 1}
+    for name, dims, steps in (
+        *((name, ("time", "batch", "token"), logs.stride()) for name in ("log_probs", "grad")),
+        *((name, ("batch", "time", "target"), alpha.stride()) for name in ("log_alpha", "log_alpha_beta")),
+    ):
+        strides |= {f"{name}_{dim}_stride": step for dim, step in zip(dims, steps, strict=True)}
     params = call.fit("params", BLANK=_BLANK, max_input_length=_TIMES, max_target_length=longest, batch_size=batch,
         num_labels=_LABELS, zero_infinity=0, **strides)  # fmt: skip
     bound = {
