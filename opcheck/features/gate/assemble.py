@@ -9,8 +9,8 @@ import operator
 import queue
 import re
 import tempfile
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Annotated
 
@@ -368,42 +368,34 @@ def run(jobs: Sequence[Job], at_once: int, done: _Done, say: _Say) -> None:
 def _run_at_once(jobs: Sequence[Job], at_once: int, done: _Done, say: _Say) -> None:
     """Run the jobs in threads, each with a process of its own; this thread calls ``done`` and ``say``."""
     events: queue.SimpleQueue[tuple[int, JobResult | str]] = queue.SimpleQueue()
-    waiting = collections.deque(enumerate(jobs))
     function, shows = "opcheck.features.gate.assemble:work", jobs[0].show_output
     workers = [Worker[Job, JobResult](function, JobResult, show_output=shows) for _ in range(at_once)]
+    idle = collections.deque(workers)
 
-    def run_in(worker: Worker[Job, JobResult]) -> None:
-        while True:
-            try:
-                number, job = waiting.popleft()
-            except IndexError:
-                return
+    def run_job(number: int, job: Job) -> None:
+        worker = idle.popleft()
+        events.put((number, _result(worker, job, lambda text: events.put((number, text)))))
+        idle.append(worker)
 
-            def progress(text: str, number: int = number) -> None:
-                events.put((number, text))
-
-            events.put((number, _result(worker, job, progress)))
-
-    threads = [threading.Thread(target=run_in, args=(w,), daemon=True) for w in workers]
-    try:
-        for thread in threads:
-            thread.start()
-        left = len(jobs)
-        while left:
-            number, event = events.get()
-            if isinstance(event, str):
-                say(number, event)
-            else:
-                left -= 1
-                done(number, event)
-    finally:
-        waiting.clear()
-        for thread, worker in zip(threads, workers, strict=True):
-            worker.end()
-            # It may just be starting another process.
-            while thread.is_alive():
-                thread.join(_LOOK)
-                worker.end()
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(run_job, number, job) for number, job in enumerate(jobs)]
+        try:
+            left = len(jobs)
+            while left:
+                number, event = events.get()
+                if isinstance(event, str):
+                    say(number, event)
+                else:
+                    left -= 1
+                    done(number, event)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            finished = False
+            # A job may just be starting another process.
+            while not finished:
+                finished = not wait([future for future in futures if not future.cancelled()], _LOOK).not_done
+                for worker in workers:
+                    worker.end()
 
 
 def _result(worker: Worker[Job, JobResult], job: Job, progress: Callable[[str], None]) -> JobResult:
