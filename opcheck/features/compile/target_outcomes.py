@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import OpcheckError
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.common.text import and_more, join_and
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import HEADLINES, Mode
@@ -116,15 +117,14 @@ def exit_code(report: records.CompileReport, *, each_dtype: bool = False) -> int
     """
     attempts = report.compiled.tried
     metal = _plain(attempts)
-    runs: dict[tuple[bool, str], set[str]] = {}
-    for attempt in metal or attempts:
-        run = attempt.variant.training and bool(metal)
-        dtype = attempt.variant.dtype if each_dtype and metal else ""
-        runs.setdefault((run, dtype), set()).add(attempt.outcome)
+    variants = ((attempt.variant, attempt.outcome) for attempt in metal or attempts)
+    runs = group_values(
+        ((v.training, v.dtype if each_dtype else "") if metal else (), outcome) for v, outcome in variants
+    )
     failing = [outcomes for outcomes in runs.values() if "works" not in outcomes]
     if not failing:
         return PASSED if runs else COULD_NOT_TELL
-    return COULD_NOT_TELL if all(_UNSURE & outcomes for outcomes in failing) else FINDINGS
+    return COULD_NOT_TELL if all(_UNSURE.intersection(outcomes) for outcomes in failing) else FINDINGS
 
 
 #: Outcomes that say nothing of the target: this machine may be slow.
@@ -291,14 +291,11 @@ def _advisories(tried: Attempts, known: _Defects) -> Iterator[records.Advisory]:
         variants = [attempt for attempt, places in by_variant if places]
         if affected or (compiled and defect.when.any):
             yield records.Advisory(
-                id=defect.id,
-                effect=defect.effect,
-                summary=defect.summary,
+                **pick(defect, "id", "effect", "summary", "links"),
                 mended=str(defect.torch.until or ""),
                 kernels=len(affected),
                 variants=_called_together(variants) if len(variants) < len(compiled) else (),
                 line=next((str(place.location) for place in affected if place.location), ""),
-                links=defect.links,
             )
 
 
@@ -321,14 +318,10 @@ def _failures(tried: Attempts, known: _Defects) -> Iterator[records.FailureGroup
         defect = known.cause(failure)
         links = [d.links for d in known.mended if d.when.explains(failure.message)]
         yield records.FailureGroup(
-            kind=failure.kind,
-            message=failure.message,
-            op=failure.op,
+            **pick(failure, "kind", "message", "op", "module", "ours"),
             line=str(failure.location or ""),
             text=failure.location.text if failure.location else "",
-            module=failure.module,
             variants=_called_together(failing) if len(failing) < len(tried) else (),
-            ours=failure.ours,
             places=len({(str(f.location or f.module), f.op, f.message) for _, f in members}),
             defect=defect.id if defect else "",
             links=defect.links if defect else tuple(itertools.chain(*links)),
@@ -374,13 +367,11 @@ def _judge_externs(tried: Attempts, target: Target, lookup: OperatorLookup) -> t
     for extern in (e for attempt in tried for graph in attempt.side for e in graph.externs):
         verdict = lookup.verdict(extern.op, target, next(iter(extern.dtypes), "float32"))
         entry = records.JudgedExtern(
-            op=extern.op,
-            dtypes=extern.dtypes,
+            **pick(extern, "op", "dtypes", "module"),
             status=f"{verdict.status} {verdict.kind or ''}".strip(),
             because=verdict.because,
             route=lookup.operators.route(extern.op, str(target.torch)).kind,
             line=str(extern.location or ""),
-            module=extern.module,
         )
         judged[entry] = max(judged.get(entry, 0), extern.count)
     counted = [replace(entry, count=count) for entry, count in judged.items()]

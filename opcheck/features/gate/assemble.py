@@ -23,6 +23,7 @@ from opcheck.common import tool
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.common.text import duration
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
@@ -201,11 +202,9 @@ def known_in(report: Report) -> Iterator[records.Known]:
                 )
                 yield records.Known(
                     fingerprint=name,
-                    rule=finding.rule,
-                    op=finding.op,
                     where=" ".join(filter(None, parts)),
                     line=where.text.strip() if where else "",
-                    severity=finding.severity,
+                    **pick(finding, "rule", "op", "severity"),
                 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
 from opcheck.features.gate.gate_records import GateCell, GateReport
@@ -265,7 +266,6 @@ def lines(gate: GateReport) -> Iterator[dict[str, object]]:
             yield {**about, "state": "failed", "message": cell.failed.message}
         for occurrence in _of_cell(cell):
             finding, place = occurrence.finding, occurrence.place
-            own = {key: getattr(finding, key) for key in ("rule", "severity", "message", "op")}
+            own, last = pick(finding, "rule", "severity", "message", "op"), pick(finding, "hint", "ignored")
             where = {"file": occurrence.file, "line": occurrence.line if place and place.location else 0}
-            state = {"state": occurrence.state, "fingerprint": occurrence.fingerprint}
-            yield {**about, **state, **own, **where, "hint": finding.hint, "ignored": finding.ignored}
+            yield {**about, **pick(occurrence, "state", "fingerprint"), **own, **where, **last}

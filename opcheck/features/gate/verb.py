@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +99,10 @@ def command(
     whole = not (names or options.environment or _own_targets())
     every = [job for model in plan.models for job in _jobs(model, plan, capture, options, progress.verbose)]
     results, interrupted = _results(every, options.jobs, progress)
-    policies = _policies(replace(base, newest_known=options.newest_known))
+    base = replace(base, newest_known=options.newest_known)
+    # The command line takes precedence over every table.
+    fail_on, limits = base.fail_on if _is_given("fail_on") else "", base.limits if _is_given("limits") else {}
+    policies = functools.partial(records.policy, base=base, over=Policy(fail_on=fail_on, limits=limits))
 
     about: dict[str, Any] = {"op_lists": lists.digest, "whole": whole, "max_slowdown": options.max_slowdown}
 
@@ -151,14 +155,6 @@ def _own_targets() -> bool:
 def _is_given(name: str) -> bool:
     """Return whether a flag was set by the command line or a variable, not by the configuration."""
     return click.get_current_context().get_parameter_source(name) in _GIVEN_HERE
-
-
-def _policies(base: Policy) -> Callable[[records.GateModel, records.Planned], Policy]:
-    # The command line takes precedence over every table.
-    over = Policy(
-        fail_on=base.fail_on if _is_given("fail_on") else "", limits=base.limits if _is_given("limits") else {}
-    )
-    return lambda model, planned: records.policy(model, planned, base, over)
 
 
 def _results(every: Sequence[Job], at_once: int, progress: ProgressOptions) -> tuple[dict[str, JobResult], bool]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from opcheck.common.catalogue import groups
 from opcheck.common.errors import UsageError
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import StatementSort
 from opcheck.data import composites, lint
@@ -111,7 +112,7 @@ def _operator(
         macos=_newest(lookup),
         because=verdict.because,
         prints=verdict.prints if main.state != "native" else "",
-        **_pick(main, "torch", "state", "since", "first_native"),
+        **pick(main, "torch", "state", "since", "first_native"),
         overloads=tuple(overloads),
         tables=tuple(tables.values()),
         limitations=limitations,
@@ -266,7 +267,7 @@ def pages(
 
 def _list_operator(operator: records.OperatorPage) -> records.Listed:
     return records.Listed(
-        **_pick(operator, "name", "state", "torch", "since"),
+        **pick(operator, "name", "state", "torch", "since"),
         overloads=len(operator.overloads),
         notes=len(operator.limitations) + len(operator.advisories),
         differs=tuple(operator.tables[operator.overloads[0].table][-1].dtypes),
@@ -276,16 +277,16 @@ def _list_operator(operator: records.OperatorPage) -> records.Listed:
 def _list_release(line: records.ReleasePage) -> records.ListedRelease:
     changes = Counter(differ.change for differ in line.differs)
     counted = {name: changes[name] for name in CHANGES} if line.before else {}
-    return records.ListedRelease(changes=counted, **_pick(line, "torch", "release", "minimum_macos", "counts"))
+    return records.ListedRelease(changes=counted, **pick(line, "torch", "release", "minimum_macos", "counts"))
 
 
 def _rules() -> Iterator[records.Rule]:
     """Yield the page of ``opcheck explain`` for each finding and remedy, in its order."""
     for title, rules_of_verb in groups().items():
         for rule in rules_of_verb:
-            yield records.Rule(sort="finding", found_by=title, **_pick(rule, "id", "title", "severity", "page"))
+            yield records.Rule(sort="finding", found_by=title, **pick(rule, "id", "title", "severity", "page"))
     for remedy in remedies.REMEDIES:
-        yield records.Rule(sort="remedy", **_pick(remedy, "id", "title", "page"))
+        yield records.Rule(sort="remedy", **pick(remedy, "id", "title", "page"))
 
 
 def _statements(
@@ -361,7 +362,7 @@ def _release(
             before=cell_state(change.before) if change.before else None,
             after=cell_state(change.after) if change.after else None,
             dtypes={n: (cell_state(a), cell_state(b)) for n, (a, b) in change.dtypes.items()},
-            **_pick(change, "name", "change", "because"),
+            **pick(change, "name", "change", "because"),
         )
         for change in changes
     ]
@@ -370,7 +371,7 @@ def _release(
         torch=line,
         release=release.torch,
         built=release.built.isoformat(),
-        **_pick(release, "wheel", "sha256", "commit", "minimum_macos", "minimum_macos_text"),
+        **pick(release, "wheel", "sha256", "commit", "minimum_macos", "minimum_macos_text"),
         macos=system,
         before=before.line if before else None,
         after=after,
@@ -389,8 +390,3 @@ def _release(
 def _convert(entry: object, kind: type[_Kind]) -> _Kind:
     """Return the fields of a record that the site shows."""
     return msgspec.convert(entry, kind, from_attributes=True)
-
-
-def _pick(entry: object, *names: str) -> dict[str, Any]:
-    """Return attributes that are fields of the same name on a page."""
-    return {name: getattr(entry, name) for name in names}

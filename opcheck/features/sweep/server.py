@@ -269,8 +269,8 @@ class _Work:
 
     def _judge(self, trace: Trace, targets: Sequence[Target]) -> None:
         self.packages = trace.packages
-        for op, calls in Counter(call.op for call in trace.calls if call.phase != "move").items():
-            self.uses[op] = max(calls, self.uses[op])
+        # The most calls of a run count.
+        self.uses |= Counter(call.op for call in trace.calls if call.phase != "move")
         without: list[str] = []
         for judged in summaries(trace, targets, self.lists):
             outcome = records.SweepOutcome(

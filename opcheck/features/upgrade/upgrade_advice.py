@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from opcheck.common.picking import pick
 from opcheck.common.text import any_layer, normalised_code
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
@@ -129,9 +130,7 @@ def advise(
     cells = [*impossible, *(_cell(target, there, current) for target, there in seen.items())]
     return Advice(
         tool=TOOL,
-        model=report.model,
-        target=report.target,
-        headline=report.headline,
+        **pick(report, "model", "target", "headline"),
         complete=report.capture.complete,
         flags=report.capture.flags,
         findings=tuple(_removal(finding, seen, current) for finding in seen[current].counted),
@@ -206,10 +205,7 @@ def _removal(finding: Finding, seen: Mapping[Target, _ComparedReport], current: 
         return change_between(current, target) if target else None
 
     return Removal(
-        rule=finding.rule,
-        severity=finding.severity,
-        op=finding.op,
-        message=finding.message,
+        **pick(finding, "rule", "severity", "op", "message"),
         line=finding.locations[0].line if finding.locations else "",
         torch_alone=change(torch_alone),
         macos_alone=change(macos_alone),

@@ -158,7 +158,9 @@ def on_cpu() -> Iterator[None]:
     load = step.value()
 
     def load_rewritten(self: Any, wrapper: Any) -> Any:
-        wrapper.value = _PRELUDE + _rewritten(wrapper.value)
+        for pattern, replacement in _ON_CPU:
+            wrapper.value = pattern.sub(replacement, wrapper.value)
+        wrapper.value = _PRELUDE + wrapper.value
         return load(self, wrapper)
 
     changes: list[tuple[Any, str, Any]] = [(*step, load_rewritten)]
@@ -166,12 +168,6 @@ def on_cpu() -> Iterator[None]:
         changes.append((*shaders, compile_kernels))
     with replace_attributes(changes):
         yield
-
-
-def _rewritten(wrapper: str) -> str:
-    for pattern, replacement in _ON_CPU:
-        wrapper = pattern.sub(replacement, wrapper)
-    return wrapper
 
 
 def restride(value: Any, size: Sequence[int], stride: Sequence[int], *_: Any) -> Any:

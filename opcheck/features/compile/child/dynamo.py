@@ -18,16 +18,6 @@ _HINT = re.compile(r"^\s*Hint: (?P<hint>.+)$", re.MULTILINE)
 _KINDS = {"InvalidBackend": "backend", "Unsupported": "graph_break", "UserError": "graph_break"}
 
 
-def forget() -> None:
-    """Reset the counters, and discard everything compiled so far."""
-    compilation.reset_dynamo()
-
-
-def graphs() -> int:
-    """Return how many graphs were compiled."""
-    return int(compilation.counters()["stats"]["unique_graphs"])
-
-
 def count_skipped() -> int:
     """Return how many frames Dynamo looked at and did not compile."""
     frames = compilation.counters()["frames"]

@@ -130,7 +130,8 @@ def side_compile(
 ) -> SideGraph:
     """Compile a copy of the graph for mps, and append it to ``made``; whatever goes wrong is in the record."""
     start = time.perf_counter()
-    seen = _GeneratedCode()
+    kernels: list[MetalKernel] = []
+    externs: Counter[Extern] = Counter()
     failures: list[CompileFailure] = []
     calls = sum(node.op == "call_function" for node in gm.graph.nodes)
     try:
@@ -139,7 +140,7 @@ def side_compile(
             value if graph_records.is_python_number(value) else graph_records.fake_on_mps(value)
             for value in graph_records.placeholder_values(moved, example_inputs)
         ]
-        with _metal(seen):
+        with _metal(kernels, externs):
             options = {name: kwargs[name] for name in _PASSED_ON if name in kwargs}
             made.append(compile_step(moved, inputs, **options))
     except Exception as error:  # anything that Inductor raises is what is looked for
@@ -152,8 +153,8 @@ def side_compile(
         phase=phase,
         nodes=calls,
         operators=tuple(sorted(aten)),
-        kernels=tuple(seen.kernels),
-        externs=seen.group_externs(),
+        kernels=tuple(kernels),
+        externs=tuple(replace(extern, count=count) for extern, count in externs.items()),
         failures=tuple(failures),
         notes=(f"no CUDA graphs: {skipped}",) if skipped else (),
         seconds=time.perf_counter() - start,
@@ -164,21 +165,8 @@ def side_compile(
 _PASSED_ON = ("static_input_idxs", "is_backward", "is_inference", "graph_id")
 
 
-class _GeneratedCode:
-    """The results of one side compilation."""
-
-    def __init__(self) -> None:
-        self.kernels: list[MetalKernel] = []
-        self.externs: list[Extern] = []
-
-    def group_externs(self) -> tuple[Extern, ...]:
-        """Return the externs of one operator, dtype and line together."""
-        counts = Counter(self.externs)
-        return tuple(replace(extern, count=count) for extern, count in counts.items())
-
-
 @contextlib.contextmanager
-def _metal(seen: _GeneratedCode) -> Iterator[None]:
+def _metal(kernels: list[MetalKernel], externs: Counter[Extern]) -> Iterator[None]:
     """Collect Metal sources inside the block instead of compiling them."""
     kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
     define, comment = kernel_step.value(), extern_step.value()
@@ -195,11 +183,11 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
             notes = blocks.notes(kernel, written)
             # For AOTInductor the text has the headers' content without their names.
             headers = made.headers or tuple(sorted(getattr(kernel, "headers", ())))
-            seen.kernels.append(replace(made, notes=notes, headers=headers))
+            kernels.append(replace(made, notes=notes, headers=headers))
         return name
 
     def codegen_comment(self: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.externs.append(graph_records.extern_of(self))
+        externs[graph_records.extern_of(self)] += 1
         return comment(self, *args, **kwargs)
 
     changes: list[tuple[Any, str, Any]] = [
@@ -215,7 +203,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         generate = flex_step.value()
 
         def codegen(self: Any, *args: Any, **kwargs: Any) -> Any:
-            seen.kernels.append(graph_records.flex_kernel(self))
+            kernels.append(graph_records.flex_kernel(self))
             return generate(self, *args, **kwargs)
 
         changes.append((*flex_step, codegen))
@@ -224,7 +212,7 @@ def _metal(seen: _GeneratedCode) -> Iterator[None]:
         replace_attributes(changes),
         compilation.inductor_config({"force_disable_caches": True, "compile_threads": 1}),
         _device_guard(),
-        _quiet("torch._inductor", "torch._subclasses"),
+        _quiet(),
     ):
         yield
 
@@ -256,19 +244,16 @@ _DEVICE_TYPES, _MPS, _META = 20, 13, 14
 
 
 @contextlib.contextmanager
-def _quiet(*names: str) -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """Silence Inductor's log of the errors it raises: the record has them."""
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        try:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+    finally:
+        logging.disable(before)
 
 
 class _StandInLibrary:

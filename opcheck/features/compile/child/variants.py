@@ -238,7 +238,7 @@ def _compile_and_run(
     if variant.metal:
         ahead = variant.backend == records.AOTINDUCTOR
         side = SideCompiler(run_metal=variant.run_metal, mode=variant.mode, ahead=ahead)
-    dynamo.forget()
+    compilation.reset_dynamo()
     result = failure = again = None
     seconds = 0.0
     with compilation.inductor_config(config):
@@ -250,7 +250,7 @@ def _compile_and_run(
             seconds = max(0.0, first - second)
         except Exception as error:  # whatever compiling user code raises
             failure = dynamo.failure(error)
-        graphs, own = dynamo.graphs(), len(side.graphs) if side else 0
+        graphs, own = int(compilation.counters()["stats"]["unique_graphs"]), len(side.graphs) if side else 0
         recompiles = dynamo.recompiles()
         # AOTInductor compiles once.
         more = None if failure is not None or variant.backend == records.AOTINDUCTOR else larger(there)
