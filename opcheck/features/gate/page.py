@@ -1,6 +1,5 @@
 """The run of a gate as a document, as data, and its findings in the formats of CI services."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -11,7 +10,7 @@ from opcheck.common.grouping import group_values
 from opcheck.common.picking import pick
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, plural, shorten
-from opcheck.features.gate.gate_records import GateCell, GateReport
+from opcheck.features.gate.gate_records import Failed, GateCell, GateReport
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED
 from opcheck.model.saved import as_content, to_plain
 from opcheck.render import findings, summary
@@ -64,12 +63,10 @@ def document(gate: GateReport) -> Iterator[Block]:
     entries = (entry(finding.finding, map(place, filter(None, (finding.place,))), finding.scope) for finding in new)
     yield from section("New" if gate.baseline else "What fails", *entries)
     yield from section("Why", Bullets(tuple(_reasons(gate))))
-    for cell, count in _failed_cells(gate):
-        yield Heading(f"Unknown: {cell.model}, {plural(count, 'target')}")
-        failed = cell.failed
-        named = (("in", failed.context), ("help", failed.hint)) if failed else ()
-        lines = [failed.message] if failed else []
-        yield Lines((*lines, *(f"{name}: {text}" for name, text in named if text)))
+    for model, failed, count in _failures(gate):
+        yield Heading(f"Unknown: {model}, {plural(count, 'target')}")
+        named = (("in", failed.context), ("help", failed.hint))
+        yield Lines((failed.message, *(f"{name}: {text}" for name, text in named if text)))
     fixed = {(cell.model, known.fingerprint): known for cell in gate.cells for known in cell.fixed}
     was = (f"{model}: {known.rule} {known.op} at {known.where}: {known.line}" for (model, _), known in fixed.items())
     yield from section("Fixed", Bullets(tuple(was)))
@@ -131,8 +128,7 @@ def _next(gate: GateReport, new: Sequence[Occurrence]) -> str:
         return f"opcheck explain {new[0].finding.rule}"
     if any(cell.fixed for cell in gate.cells):
         return "opcheck gate --update-baseline removes the fixed findings from the baseline"
-    failed = next((cell for cell, _ in _failed_cells(gate)), None)
-    if failed is not None:
+    if any(_failures(gate)):
         return "opcheck audit -v MODEL shows the output of the model without a result"
     return "opcheck upgrade MODEL shows what a newer torch or macOS would change"
 
@@ -158,7 +154,7 @@ def finding_log(gate: GateReport) -> FindingLog:
         occurrences=occurrences(gate),
         properties={"models": gate.models, "targets": gate.targets, "opLists": gate.op_lists, "notes": gate.notes},
         summary=tuple(summary_lines(gate)),
-        failed=tuple((cell.model, cell.failed.message) for cell, _ in _failed_cells(gate) if cell.failed),
+        failed=tuple((model, failed.message) for model, failed, _ in _failures(gate)),
         interrupted=bool(gate.left),
         exit_code=gate.exit_code,
         baseline=gate.baseline,
@@ -205,11 +201,10 @@ def _merge(entries: Sequence[tuple[Occurrence, GateCell]], targets_in_all: int) 
     return first._replace(models=models, targets=targets, scope=f"{', '.join(models)}; on {where}")
 
 
-def _failed_cells(gate: GateReport) -> Iterator[tuple[GateCell, int]]:
-    """Yield the first cell of each model without a report, and how many it has."""
-    failed = [cell for cell in gate.cells if cell.failed is not None]
-    for model, count in Counter(cell.model for cell in failed).items():
-        yield next(cell for cell in failed if cell.model == model), count
+def _failures(gate: GateReport) -> Iterator[tuple[str, Failed, int]]:
+    """Yield each model without a report, why, and on how many targets."""
+    failed = group_values((cell.model, cell.failed) for cell in gate.cells if cell.failed is not None)
+    yield from ((model, reasons[0], len(reasons)) for model, reasons in failed.items())
 
 
 def suites(gate: GateReport) -> tuple[str, Iterable[Suite]]:

@@ -59,9 +59,7 @@ def files(pages: Collection[SitePage], progress: Callable[[str], None] | None = 
     folder = package("opcheck.render") / "template" / "site"
     files = {
         ".nojekyll": "",  # GitHub Pages would leave files out whose names begin with _
-        "style.css": (folder / "style.css").read_text(encoding="utf-8"),
-        "search.js": (folder / "search.js").read_text(encoding="utf-8"),
-        "list.js": (folder / "list.js").read_text(encoding="utf-8"),
+        **{name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "search.js", "list.js")},
         "search-index.js": search_index(pages),
         "schema.json": schema(),
         "coverage.svg": plot(home.counts, home.macos),
@@ -276,7 +274,7 @@ def _refusal(message: str, output: Path) -> UsageError:
     return UsageError(message, context=str(output), hint=hint)
 
 
-_OP = re.compile(r"\b(?:aten|torchvision|torchaudio)::\w+(?:\.\w+)?")
+_OP = re.compile(r"(\b(?:aten|torchvision|torchaudio)::\w+(?:\.\w+)?)")
 _ISSUE = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)")
 
 
@@ -300,25 +298,16 @@ def filters(path: str, pages: Collection[str]) -> dict[str, Callable[..., Any]]:
 
     def link_operators(text: str) -> Markup:
         """Turn the names of operators in a text into links."""
-        parts, end = [], 0
-        for match in _OP.finditer(text):
-            parts += [escape(text[end : match.start()]), op(match[0])]
-            end = match.end()
-        return Markup("").join((*parts, escape(text[end:])))
-
-    def release(line: str) -> Markup:
-        return Markup('<a href="{}{}.html">{}</a>').format(top, page_records.release(line), line)
-
-    def statement(named: tuple[str, str]) -> str:
-        return top + page_records.statement(*named)
+        parts = enumerate(_OP.split(text))
+        return Markup("").join(op(part) if number % 2 else escape(part) for number, part in parts)
 
     return {
         **_OF_ANY_PAGE,
         "op": op,
         "model": lambda name: link(page_records.model(name), name),
         "linked": link_operators,
-        "release": release,
-        "statement": statement,
+        "release": lambda line: Markup('<a href="{}{}.html">{}</a>').format(top, page_records.release(line), line),
+        "statement": lambda named: top + page_records.statement(*named),
     }
 
 

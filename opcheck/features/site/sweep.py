@@ -81,18 +81,12 @@ class Sweep:
         """Return the models with a call of these overloads that is not native, the worst first."""
         rows = [row for op in overloads for row in self._by_op.get(op, ())]
         groups = group_values(((row["model"], row["mode"], _state(row)), row) for row in rows)
-        operators = [
-            ModelOf(
-                model=model,
-                mode=mode,
-                state=state,
-                calls=max(row["calls"] for row in group),
-                targets=_targets(map(_target_of, group)),
-            )
-            for (model, mode, state), group in groups.items()
-        ]
-        operators.sort(key=lambda each: (-STATES.index(each.state), each.model, each.mode))
-        return tuple(operators)
+        models = []
+        for (*_, state), group in groups.items():
+            about = {"state": state, "calls": max(row["calls"] for row in group)}
+            about["targets"] = _targets(map(_target_of, group))
+            models.append(msgspec.convert({**group[0], **about}, ModelOf))
+        return tuple(sorted(models, key=lambda each: (-STATES.index(each.state), each.model, each.mode)))
 
     def users(self, overloads: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return by mode the models that call one of these overloads."""

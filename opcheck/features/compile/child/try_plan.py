@@ -86,11 +86,10 @@ def run(request: CaptureRequest, plan: records.CompilePlan, say: Say) -> records
         backends=known,
         not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
     )
-    tried: list[records.TriedVariant] = []
     for number, variant in enumerate(plan.variants, 1):
         say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {variant.run}")
-        tried.append(_refuse(variant, known, lacking) or _try(program, variant, plan))
-        compiled = replace(compiled, tried=tuple(tried))
+        tried = _refuse(variant, known, lacking) or _try(program, variant, plan)
+        compiled = replace(compiled, tried=(*compiled.tried, tried))
         if plan.scratch:
             # The parent reads it where this process is ended.
             write_text(Path(plan.scratch) / records.TRIED, msgspec.json.encode(compiled).decode())
