@@ -101,11 +101,9 @@ def _changes_by_release(summary: Summary) -> Iterator[Block]:
         yield Lines(("One release was swept.",))
     for before, target in reversed(list(pairwise(targets))):
         brought = summary.brought(before, target)
-        counts = (
-            f"{len(brought.runs)} run that did not, {len(brought.natively)} more run natively, "
-            f"{len(brought.lost)} run no more"
-        )
-        named = (("runs now", brought.runs), ("runs no more", brought.lost))
+        runs, natively, lost = (brought.get(change, []) for change in ("runs", "natively", "lost"))
+        counts = f"{len(runs)} run that did not, {len(natively)} more run natively, {len(lost)} run no more"
+        named = (("runs now", runs), ("runs no more", lost))
         names = (f"{words}: {and_more(names, _NAMED)}" for words, names in named if names)
         yield Bullets((f"{_words(target)}: {counts}", *names))
 
@@ -121,7 +119,7 @@ def _harms(summary: Summary, target: str) -> Iterator[Block]:
 
 
 def _failures(summary: Summary) -> Iterator[Block]:
-    owners = summary.owners()
+    owners = summary.owners
     yield Heading("Models without a verdict")
     failing = {owner: {(r.model.spec, r.mode) for r, _, _ in owners.get(owner, ())} for owner in OWNERS}
     yield Bullets(tuple(f"{len(failing[owner])} models and modes: {whose}" for owner, whose in OWNERS.items()))

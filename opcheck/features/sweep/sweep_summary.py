@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from opcheck.common.grouping import group_values
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.common.yaml_text import load_shipped
 from opcheck.features.sweep.sweep_records import MissingVerdict, SweepResult
@@ -35,17 +36,6 @@ class Harm(NamedTuple):
     families: int
 
 
-class Brought(NamedTuple):
-    """The changes from one release to the next, on the same macOS."""
-
-    #: models and modes that run from here on, without a variable, and did not before
-    runs: list[str]
-    #: that run natively from here on
-    natively: list[str]
-    #: that ran and do so no more
-    lost: list[str]
-
-
 class Summary:
     """The results of a sweep by model and mode, and by target."""
 
@@ -55,7 +45,8 @@ class Summary:
         self.headlines: dict[tuple[str, str], dict[str, str]] = {}
         #: model -> library, family
         self.homes: dict[str, tuple[str, str]] = {}
-        self.failures: list[tuple[SweepResult, MissingVerdict]] = []
+        #: owner -> failures, each with the reason for the attribution
+        self.owners: dict[str, list[tuple[SweepResult, MissingVerdict, str]]] = defaultdict(list)
         self.seconds = 0.0
         self.captures = 0
         #: target -> operator -> status and kind -> models and modes
@@ -68,7 +59,9 @@ class Summary:
         headlines = {name: each.headline for each in result.outcomes for name in each.targets}
         self.headlines[who] = {name: headlines.get(name, _COULD_NOT_TELL) for name in self.targets}
         self.homes[result.model.spec] = result.model.library, result.model.family
-        self.failures += [(result, failure) for failure in result.failures]
+        for failure in result.failures:
+            owner, why = attribute(result.model.spec, failure)
+            self.owners[owner].append((result, failure, why))
         self.seconds += result.seconds
         self.captures += result.captures
         for outcome in result.outcomes:
@@ -110,29 +103,18 @@ class Summary:
             harms.append(Harm(op, words, len(stopped), len(others), len(families)))
         return tuple(sorted(harms, key=lambda harm: (-harm.stopped, -harm.slowed, harm.op)))
 
-    def brought(self, before: str, target: str) -> Brought:
-        """Compare a target with the one before: the models that run newly, and those that run no more."""
-        brought = Brought([], [], [])
-        for (model, mode), headlines in self.headlines.items():
-            old, new = headlines[before], headlines[target]
-            if new in RUNS and old not in RUNS:
-                names = brought.runs
-            elif new == _NATIVELY and old != _NATIVELY:
-                names = brought.natively
-            elif old in RUNS and new not in RUNS:
-                names = brought.lost
-            else:
-                continue
-            names.append(f"{model} ({mode})")
-        return brought
+    def brought(self, before: str, target: str) -> dict[str, list[str]]:
+        """Return the models and modes that run newly on a target, natively newly, and no more, by these words."""
+        changes = ((who, each[before], each[target]) for who, each in self.headlines.items())
+        return group_values((_change(old, new), f"{model} ({mode})") for (model, mode), old, new in changes)
 
-    def owners(self) -> dict[str, list[tuple[SweepResult, MissingVerdict, str]]]:
-        """Return the failures by owner, each with the reason for the attribution."""
-        by_owner: dict[str, list[tuple[SweepResult, MissingVerdict, str]]] = defaultdict(list)
-        for result, failed in self.failures:
-            owner, why = attribute(result.model.spec, failed)
-            by_owner[owner].append((result, failed, why))
-        return by_owner
+
+def _change(old: str, new: str) -> str:
+    if new in RUNS and old not in RUNS:
+        return "runs"
+    if new == _NATIVELY and old != _NATIVELY:
+        return "natively"
+    return "lost" if old in RUNS and new not in RUNS else ""
 
 
 _FAILURES: dict[str, Any] = load_shipped(Path(__file__).with_name("known_failures.yaml"))
