@@ -209,7 +209,7 @@ def _on_target(
         own = (_with_defect(failure, known) for failure in (*graph.failures, *lint(graph)))
         deciding = (_list_affected(defect, (graph,)) for defect in known.present if defect.effect in DECIDING)
         met = (failure for failures in deciding for failure in itertools.islice(failures, 1))
-        return replace(graph, failures=(*own, *met, *_refused(graph, target, lookup)))
+        return replace(graph, failures=(*own, *met, *_refusals(graph, target, lookup)))
 
     judged = tried.with_graphs(judge_graph)
     return replace(judged, outcome=_outcome(judged, known))
@@ -243,7 +243,7 @@ def _list_affected(defect: CompileDefect, graphs: Iterable[records.SideGraph]) -
                 yield failure(extern.op, extern)
 
 
-def _refused(graph: records.SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[records.CompileFailure]:
+def _refusals(graph: records.SideGraph, target: Target, lookup: OperatorLookup) -> Iterator[records.CompileFailure]:
     """Yield the operators that compiled code calls eagerly and that the target refuses."""
     # What Inductor calls without the dispatcher, such as a branch of torch.cond, has no namespace.
     for extern in (each for each in graph.externs if "::" in each.op):

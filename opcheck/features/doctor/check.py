@@ -59,7 +59,7 @@ class Examined:
         return self.environment.macos
 
     @property
-    def installed(self) -> Torch:
+    def installed_torch(self) -> Torch:
         """Return the installed torch; only for rules that need it."""
         assert self.environment.torch is not None
         return self.environment.torch
@@ -116,7 +116,7 @@ class DoctorRule(CatalogueRule):
 
 
 class _DoctorText(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a rule says; fields in braces come from the function of the rule."""
+    """The texts of a finding; fields in braces come from the function of its rule."""
 
     message: str
     hint: str

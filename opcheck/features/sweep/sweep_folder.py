@@ -81,7 +81,7 @@ class Folder:
         with _explain_write(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as lock_of_block:
-            lock_of_block.enter_context(_locked(self.path / LOCK))
+            lock_of_block.enter_context(_hold_lock(self.path / LOCK))
             if self._fresh:
                 _marker(self.path)  # it raises unless --fresh may delete the folder
             else:
@@ -231,7 +231,7 @@ def _explain_write(path: Path) -> AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     """Lock a sweep that writes; the system releases the lock when the process dies.
 
     Raises:

@@ -61,7 +61,7 @@ def _allowed_lines(text: str, examined: Examined) -> list[Version]:
 
 @rule("OC312")
 def _without_mps(examined: Examined) -> Iterator[Finding]:
-    torch = examined.installed
+    torch = examined.installed_torch
     if torch.built is False:
         text = "conda without MPS" if torch.installer == "conda" else "wheel without MPS"
         installer = f" (installed by {torch.installer})" if torch.installer else ""
@@ -70,7 +70,7 @@ def _without_mps(examined: Examined) -> Iterator[Finding]:
 
 @rule("OC313")
 def _unavailable(examined: Examined) -> Iterator[Finding]:
-    torch, macos, machine = examined.installed, examined.environment.macos, examined.environment.machine
+    torch, macos, machine = examined.installed_torch, examined.environment.macos, examined.environment.machine
     too_old = macos is not None and examined.is_listed and macos < examined.minimum(examined.torch)
     explained = too_old or machine.virtual or machine.hosted or not machine.apple_silicon
     if torch.built and torch.available is False and not explained:
@@ -79,14 +79,14 @@ def _unavailable(examined: Examined) -> Iterator[Finding]:
 
 @rule("OC314")
 def _fails(examined: Examined) -> Iterator[Finding]:
-    torch = examined.installed
+    torch = examined.installed_torch
     if torch.problem:
         yield finding("import fails", version=torch.version, release=torch.release, prints=torch.problem)
 
 
 @rule("OC315")
 def _nightly(examined: Examined) -> Iterator[Finding]:
-    torch = examined.installed
+    torch = examined.installed_torch
     if ".dev" in torch.version or "a0" in torch.version:
         text = "nightly" if ".dev" in torch.version else "built from source"
         yield finding(text, version=torch.version, line=torch.line, install=install(examined.lines[-1]))
