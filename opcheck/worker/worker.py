@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from opcheck.worker import protocol
 from opcheck.worker.platform import Fork, how_it_ended
 from opcheck.worker.process import (
     PIPES,
@@ -37,19 +38,6 @@ from opcheck.worker.process import (
     ToStderr,
     last_line,
     python,
-)
-from opcheck.worker.protocol import (
-    Answered,
-    Limits,
-    Message,
-    Notes,
-    Order,
-    WorkFailure,
-    decode,
-    error_of,
-    new_secret,
-    seal,
-    unseal,
 )
 
 if TYPE_CHECKING:
@@ -68,8 +56,8 @@ _GARBLED = "wrote what is no answer of opcheck's: {}"
 #: Bytes of a process's output that are kept.
 _TAIL = 4096
 
-_NO_LIMITS = Limits()
-_MESSAGES: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_NO_LIMITS = protocol.Limits()
+_MESSAGES: msgspec.json.Decoder[protocol.Message] = msgspec.json.Decoder(protocol.Message)
 
 
 class WorkerError(Exception):
@@ -143,9 +131,9 @@ class Worker(Generic[Request, Answer]):
         seconds: float,
         *,
         subject: str = "",
-        limits: Limits = _NO_LIMITS,
+        limits: protocol.Limits = _NO_LIMITS,
         more: float = 0.0,
-        notes: Notes | None = None,
+        notes: protocol.Notes | None = None,
         progress: Progress | None = None,
     ) -> Answer:
         """Send a request, and wait for its answer.
@@ -165,7 +153,8 @@ class Worker(Generic[Request, Answer]):
         """
         kind = type(request)
         content, name = msgspec.Raw(msgspec.json.encode(request)), f"{kind.__module__}:{kind.__qualname__}"
-        order = Order(request=content, secret=new_secret(), type=name, subject=subject, limits=limits, notes=notes)
+        secret = protocol.new_secret()
+        order = protocol.Order(request=content, secret=secret, type=name, subject=subject, limits=limits, notes=notes)
         child, lines = self._start()
         stage = "starting python"
         deadline = time.monotonic() + seconds
@@ -176,12 +165,12 @@ class Worker(Generic[Request, Answer]):
         threading.Thread(target=_write, args=arguments, daemon=True).start()
         try:
             while (line := lines.next(deadline)) is not None:
-                message = unseal(line, order.secret, _MESSAGES)
-                if isinstance(message, Answered):
-                    answer: Answer = decode(message.content, msgspec.json.Decoder(self._answer))
+                message = protocol.unseal(line, secret, _MESSAGES)
+                if isinstance(message, protocol.Answered):
+                    answer: Answer = protocol.decode(message.content, msgspec.json.Decoder(self._answer))
                     return answer
-                if isinstance(message, WorkFailure):
-                    raise error_of(message)
+                if isinstance(message, protocol.WorkFailure):
+                    raise protocol.error_of(message)
                 stage = message.text
                 if message.seconds:
                     # User code can write such a line, too, and must not run for ever.
@@ -291,7 +280,7 @@ def run_forked(
         WorkerError: it took longer than ``seconds``, wrote what is no answer, or ended before its answer.
     """
     reading, writing = os.pipe()
-    secret = new_secret()
+    secret = protocol.new_secret()
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
@@ -300,7 +289,7 @@ def run_forked(
             if printed is not None:
                 os.dup2(printed.fileno(), 1)
                 os.dup2(printed.fileno(), 2)
-            line = seal(work(), secret)
+            line = protocol.seal(work(), secret)
             if os.getpid() == process:  # and not a fork of it that user code let run on
                 with os.fdopen(writing, "wb") as pipe:
                     pipe.write(line)
@@ -313,7 +302,7 @@ def run_forked(
         try:
             line = LineReader(reading, lambda: fork.alive).next(time.monotonic() + seconds)
             if line is not None:
-                made: Answer = unseal(line, secret, msgspec.json.Decoder(answer))
+                made: Answer = protocol.unseal(line, secret, msgspec.json.Decoder(answer))
                 return made
         except LateError:
             kind, text = "late", f"was not done after {seconds:g} s"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 import msgspec
 import torch
 
-from opcheck.capture.child import endings
+from opcheck.capture.child import endings, training
 from opcheck.capture.child.build import by_default, without_compiler
 from opcheck.capture.child.calls import BY_ITSELF, FORWARD, FORWARD_CALL, ModelCall, OwnInputs, component_calls
 from opcheck.capture.child.calls import calls as calls_of
@@ -28,16 +28,6 @@ from opcheck.capture.child.recipes.transformers import cache_shape
 from opcheck.capture.child.recording.dtype_origins import Births, births_in_checkpoint
 from opcheck.capture.child.recording.graph import code, op_calls, to_graph
 from opcheck.capture.child.recording.recorder import LoopsOnGuessError, Numbers, Recorder, TooManyCallsError, lifetimes
-from opcheck.capture.child.training import (
-    NothingToTrainError,
-    TrainStep,
-    autocast,
-    loss_of,
-    lost_gradient_problems,
-    lost_gradients_noted,
-    parse_optimizer,
-    with_labels,
-)
 from opcheck.capture.repository import USE_KERNELS, has_replaced_layers, hub_kernels_in, remove_kernels
 from opcheck.capture.request import DEFAULT_TRACER, CaptureRequest
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
@@ -78,7 +68,7 @@ _KINDS: dict[str, tuple[type[BaseException], ...]] = {
     "too_many_calls": (TooManyCallsError,),
     "data_dependent": (DataDependentError, LoopsOnGuessError),
     "not_simulated": (NotSimulatedError, OutsideError),
-    "nothing_to_train": (NothingToTrainError,),
+    "nothing_to_train": (training.NothingToTrainError,),
     "model_raised": (BaseException,),
 }
 
@@ -109,7 +99,7 @@ class Prepared(NamedTuple):
 
     model: torch.nn.Module
     inputs: Inputs
-    step: TrainStep | None
+    step: training.TrainStep | None
     births: Births
     #: of checkpoints
     saved: list[Birth]
@@ -182,7 +172,8 @@ def prepare(request: CaptureRequest, target: Target, say: Say, live: Loaded | No
         ModelLoadError: the model cannot be imported or built.
         InputError: the inputs do not parse, or none could be derived.
     """
-    step = TrainStep(parse_optimizer(request.optimizer), request.autocast) if request.mode == "train" else None
+    trains = request.mode == "train"
+    step = training.TrainStep(training.parse_optimizer(request.optimizer), request.autocast) if trains else None
     saved = [birth for file in request.checkpoints for birth in births_in_checkpoint(file)]
     say(f"loading {request.model}")
     # transformers checks once, at import, whether there is an MPS device.
@@ -242,7 +233,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         simulated_mac(target, registrations, recorder, on_cpu=births.note, memory=memory) as mac,
         births.while_running(),
         leave_uncompiled(eager),
-        lost_gradients_noted() as lost,
+        training.lost_gradients_noted() as lost,
         names_of_the_target(),
         by_default(prepared.default_device),
     ):
@@ -270,7 +261,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         if refusal:
             refusals.append(refusal)
         broken.append(_name_call(problem, "refused" if refusal else "", call, ended, model))
-    noted = (*recorder.problems(), *lost_gradient_problems(lost, recorder), *eager)
+    noted = (*recorder.problems(), *training.lost_gradient_problems(lost, recorder), *eager)
     problems = (*noted, *_find_quantized(request), *prepared.hub_kernels, *broken)
     trace = _make_trace(
         request,
@@ -349,7 +340,7 @@ def called_with(loaded: Loaded, request: CaptureRequest) -> Inputs:
     """
     train = request.mode == "train"
     inputs = inputs_for(loaded, request.inputs, dtype=request.dtype, files=request.input_files, train=train)
-    return with_labels(loaded, inputs) if train else inputs
+    return training.with_labels(loaded, inputs) if train else inputs
 
 
 def _find_quantized(request: CaptureRequest) -> Iterator[Problem]:
@@ -423,7 +414,7 @@ def _call_all(
             if call.component:
                 own = call.inputs()
                 supplied = mover.value(own[:2], call.name)
-            with torch.set_grad_enabled(request.grad), autocast(request.autocast):
+            with torch.set_grad_enabled(request.grad), training.autocast(request.autocast):
                 before, returned[0] = returned[0], None
                 returned[0] = call.run(model, supplied, before)
 
@@ -614,7 +605,7 @@ def _run_plainly(request: CaptureRequest) -> None:
     with torch.set_grad_enabled(trains):
         output = model(*args, **kwargs)
         if trains:
-            loss_of(output).value.backward()
+            training.loss_of(output).value.backward()
 
 
 def _with_weights(request: CaptureRequest, loaded: Loaded, inputs: Inputs) -> tuple[Any, Any, Any]:

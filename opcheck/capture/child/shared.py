@@ -21,7 +21,7 @@ from torch.nn.parameter import UninitializedBuffer, is_lazy
 
 from opcheck.capture.child import run
 from opcheck.capture.child.build import take_default_device
-from opcheck.capture.child.inputs.specs import resize
+from opcheck.capture.child.inputs.specs import Inputs, resize
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.load import Arguments, as_loaded
 from opcheck.capture.parent import of_each
@@ -42,6 +42,9 @@ from opcheck.worker.worker import WorkerError, run_forked
 
 #: Seconds that a fork gets in addition to the time limit of its run, to make a trace of it.
 SECONDS_AFTER_RUN = 150.0
+
+#: Runs the model, which announces its stages, and makes a capture of the record.
+OneRun = Callable[[Say], Shared]
 
 
 def answer(request: ManyTargets, say: Say) -> Captures:
@@ -168,26 +171,17 @@ def _loaded_and_run(request: CaptureRequest, targets: Sequence[Target], order: S
     finally:
         if len(targets) > 1:
             platform.stop_time_limit()
-    here = [n for n in order if target_reads.READS.fits(targets[n])]
-    shared = []
-    waiting = here
+    here = waiting = [n for n in order if target_reads.READS.fits(targets[n])]
+    shared: list[Shared] = []
+    several = len(targets) > 1
     forks = platform.can_fork()  # the model may have run a backward pass when it was loaded
+    hint = "audit this target alone, with -v to see all that is printed"
     while waiting:
         target = targets[waiting[0]]
-        if len(targets) > 1:
+        if several:
             say(f"running as {target}", seconds=request.time_limit + SECONDS_AFTER_RUN)
-        captured = _capture_run(
-            request,
-            target,
-            prepared,
-            waiting[0],
-            say,
-            functools.partial(_serve, targets, waiting),
-            forks=forks and len(targets) > 1,
-            limited=len(targets) > 1,
-            about=f"as on {target}",
-            hint="audit this target alone, with -v to see all that is printed",
-        )
+        record = functools.partial(_run_and_serve, request, targets, waiting, prepared)
+        captured = _capture_run(request, waiting[0], record, say, limited=several, about=f"as on {target}", hint=hint)
         shared.append(captured)
         waiting = [n for n in waiting if n not in captured.targets]
         if not forks:
@@ -209,48 +203,34 @@ def shared_by(targets: Sequence[Target], served: Sequence[int], trace: Trace, **
 
 
 def _capture_run(
-    request: CaptureRequest,
-    target: Target,
-    prepared: run.Prepared,
-    place: int,
-    say: Say,
-    serve: Callable[[run.Captured], Shared],
-    *,
-    forks: bool,
-    limited: bool,
-    about: str,
-    hint: str,
+    request: CaptureRequest, place: int, record: OneRun, say: Say, *, limited: bool, about: str, hint: str
 ) -> Shared:
     """Return the capture of one run; an error or the end of its process becomes a part of the capture.
 
     Args:
         request: its time limit, in seconds, applies to the run.
-        target: the Mac.
-        prepared: the model and its inputs.
         place: the place of the run among the requested ones.
+        record: runs the model, and makes a capture of the record.
         say: called with the stages.
-        serve: makes a capture from the record of the run.
-        forks: it runs in a copy of this process, since it changes the model.
-        limited: the time limit is that of this run alone.
+        limited: the time limit is that of this run alone, in a copy of this process, since it changes the model.
         about: what is particular to the run, for an error.
         hint: of the error, as in OpcheckError.
     """
+    forks = limited and platform.can_fork()
 
     def work() -> Shared:
-        target_reads.set_fallback(target)
         if limited:
             # A pool of threads does not live on in a fork.
             torch.set_num_threads(1)
             platform.limit_time(request.time_limit)
         try:
-            captured = run.record(request, target, prepared, silent if forks else say)
+            return record(silent if forks else say)
         except Exception as error:  # noqa: BLE001 - of one run: the others have their own
             with contextlib.suppress(Exception):  # the program may have closed stderr
                 traceback.print_exc()
             return Shared(targets=(place,), failure=failure_of(error, request.model))
         finally:
             platform.stop_time_limit()
-        return serve(captured)
 
     if not forks:
         return work()
@@ -262,11 +242,15 @@ def _capture_run(
         return Shared(targets=(place,), failure=failure_of(ended, request.model))
 
 
-def _serve(targets: Sequence[Target], waiting: Sequence[int], captured: run.Captured) -> Shared:
-    """Return the capture for the first waiting target, and for all waiting targets that it serves."""
-    first, mac = targets[waiting[0]], captured.mac
+def _run_and_serve(
+    request: CaptureRequest, targets: Sequence[Target], waiting: Sequence[int], prepared: run.Prepared, say: Say
+) -> Shared:
+    """Run as on the first waiting target; the capture serves all waiting targets that run the same."""
+    first = targets[waiting[0]]
+    target_reads.set_fallback(first)
+    trace, code, mac, doubtful = run.record(request, first, prepared, say)
     served = [n for n in waiting if n == waiting[0] or (mac and same_dispatch(mac, first, targets[n]))]
-    return shared_by(targets, served, captured.trace, code=captured.code, doubtful=captured.doubtful)
+    return shared_by(targets, served, trace, code=code, doubtful=doubtful)
 
 
 # -- one model with inputs of several sizes --------------------------------------------------------------------
@@ -286,26 +270,19 @@ def capture_sizes(request: CaptureRequest, many: Sequence[dict[str, int]], say: 
     platform.stop_time_limit()
     forks = platform.can_fork()
 
-    def serve(captured: run.Captured) -> Shared:
+    def record(inputs: Inputs, say: Say) -> Shared:
+        target_reads.set_fallback(target)
+        captured = run.record(request, target, prepared._replace(inputs=inputs), say)
         return shared_by((target,), (0,), captured.trace)
 
     shared: list[Shared] = []
+    hint = "give a smaller range to --vary"
     resized = [resize(prepared.inputs, prepared.model, sizes) for sizes in many]
     for place, inputs in enumerate(resized if forks else resized[:1]):
         text = ", ".join(f"{name} {size}" for name, size in many[place].items())
         say(f"running with {text}", seconds=request.time_limit + SECONDS_AFTER_RUN)
-        result = _capture_run(
-            request,
-            target,
-            prepared._replace(inputs=inputs),
-            place,
-            say,
-            serve,
-            forks=forks,
-            limited=True,
-            about=f"with {', '.join(inputs.specs)}",
-            hint="give a smaller range to --vary",
-        )
+        about, own = f"with {', '.join(inputs.specs)}", functools.partial(record, inputs)
+        result = _capture_run(request, place, own, say, limited=True, about=about, hint=hint)
         shared.append(msgspec.structs.replace(result, targets=(place,)))
     return Captures(shared=tuple(shared), left=tuple(range(len(shared), len(many))))
 

@@ -15,15 +15,8 @@ from opcheck.common.errors import CaptureError, InputError, ModelLoadError
 from opcheck.common.text import one_line
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE
 from opcheck.tracing.source_locations import describe_raise
+from opcheck.tracing.torch_private import modules
 from opcheck.tracing.torch_private.export import INPUT_CHECK, FakeTensorMode
-from opcheck.tracing.torch_private.modules import (
-    buffers_of,
-    inline_calls,
-    method_names,
-    parameters_of,
-    pre_hooks_of,
-    with_other_tensors,
-)
 from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only, tree_unflatten
 
 #: Devices whose tensors are neither on a GPU nor on another accelerator.
@@ -108,7 +101,7 @@ def check_inputs(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[st
     """
     if not is_exported(model):
         return
-    for hook in pre_hooks_of(model).values():
+    for hook in modules.pre_hooks_of(model).values():
         if getattr(hook, "__name__", "") != INPUT_CHECK:
             continue
         try:
@@ -241,7 +234,7 @@ def _copy_script(script: Any, name: str) -> torch.nn.Module:
             context=f"model {name}",
             hint="audit it as it is before torch.jit.freeze, which is to be called after .to('mps')",
         )
-    if is_module and "forward" not in method_names(script):
+    if is_module and "forward" not in modules.method_names(script):
         raise ModelLoadError(
             "this TorchScript module has no method forward that Python could call",
             context=f"model {name}",
@@ -266,7 +259,7 @@ def _copy_script(script: Any, name: str) -> torch.nn.Module:
 
 def _rewrite(module: Any) -> None:
     graph = module.forward.graph
-    inline_calls(graph)
+    modules.inline_calls(graph)
     asked = graph.findAllNodes("prim::device")
     if not asked:
         return
@@ -322,13 +315,13 @@ def _export(model: torch.nn.Module, args: Any, kwargs: Any) -> torch.nn.Module:
         for name, tensor in own.items()
     }
     args, kwargs = tree_map_only(torch.Tensor, fake, (args, kwargs))
-    with with_other_tensors(model, state):
+    with modules.with_other_tensors(model, state):
         exported = as_module(torch.export.export(model, args, kwargs, strict=False))
     for name, _ in list(_tensors(exported)):
         if name in own:
             path, _, leaf = name.rpartition(".")
             holder = exported.get_submodule(path)
-            for tensors in (parameters_of(holder), buffers_of(holder)):
+            for tensors in (modules.parameters_of(holder), modules.buffers_of(holder)):
                 if leaf in tensors:
                     tensors[leaf] = own[name]
     # The device that the export ran on is baked into every factory call.
