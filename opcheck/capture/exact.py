@@ -21,7 +21,6 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.files import Release
 from opcheck.data.registrations import OpLists, load
 from opcheck.worker import environments
-from opcheck.worker.environments import OLDEST, Wanted, distribution_version
 
 #: Libraries are released with a torch if they are at most this many days younger than its wheel.
 _DAYS = 30
@@ -42,20 +41,20 @@ def interpreter(model: str, target: Target, progress: Callable[[str], None] | No
     """
     lists = load()
     release = lists.release(str(target.torch))
-    if target.torch < OLDEST:
+    if target.torch < environments.OLDEST:
         raise UsageError(
-            f"torch {target.torch} is too old to be run: {OLDEST} and newer are",
+            f"torch {target.torch} is too old to be run: {environments.OLDEST} and newer are",
             context="--exact",
             hint=f"leave --exact out: torch {target.torch} is judged with the installed torch",
         )
-    if distribution_version("torch").partition("+")[0] == release.torch:
+    if environments.distribution_version("torch").partition("+")[0] == release.torch:
         return sys.executable
     return environments.interpreter(describe_environment(model, release, lists, Path.cwd(), progress), progress)
 
 
 def describe_environment(
     model: str, release: Release, lists: OpLists, project: Path, say: Callable[[str], None] | None = None
-) -> Wanted:
+) -> environments.Wanted:
     """Return what the environment of a model contains.
 
     A library has the version that the project pins, else that which was released with this torch: torchvision and
@@ -68,7 +67,7 @@ def describe_environment(
         pin = pins.get(canonicalize_name(name))
         texts[name] = own or (f"{name}{pin.specifier}" if pin else name)
     before = release.built + timedelta(days=_DAYS)
-    return Wanted(torch=release.torch, libraries=tuple(texts.values()), before=before.isoformat())
+    return environments.Wanted(torch=release.torch, libraries=tuple(texts.values()), before=before.isoformat())
 
 
 def _extension(name: str, release: Release, lists: OpLists) -> str:

@@ -9,7 +9,6 @@ from opcheck.common.names import DTYPES
 from opcheck.common.vocabulary import CONFIDENCES
 from opcheck.model import saved
 from opcheck.model.records import CallGroup, Example, ExampleTensor, Finding, Record, Report
-from opcheck.model.saved import sanitize_report
 
 _OP = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*(\.\w+)?", re.ASCII)
 
@@ -64,7 +63,7 @@ def read(path: str) -> Report:
     Raises:
         UsageError: the file cannot be read, or is no report of an audit or of a run.
     """
-    report = sanitize_report(saved.read(path))
+    report = saved.sanitize_report(saved.read(path))
     for group in report.groups:
         example = group.example
         if example is not None and not (_OP.fullmatch(group.op) and _is_plain(example)):

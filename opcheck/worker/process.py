@@ -18,7 +18,6 @@ from typing import IO, Any, NamedTuple
 
 from opcheck.common.sanitize import for_stderr
 from opcheck.worker import platform
-from opcheck.worker.platform import MARK
 
 #: The longest line in bytes; a longer line is a mistake, or an attack on this process's memory.
 LONGEST_LINE = 256 << 20
@@ -74,8 +73,8 @@ def _token() -> str:
 def end_started_on_error() -> Iterator[None]:
     """End all that the block starts if an exception, such as that of a signal, leaves the block."""
     token = _token()
-    before = os.environ.get(MARK)
-    os.environ[MARK] = f"{before or ''}/{token}"
+    before = os.environ.get(platform.MARK)
+    os.environ[platform.MARK] = f"{before or ''}/{token}"
     try:
         yield
     except BaseException:
@@ -83,9 +82,9 @@ def end_started_on_error() -> Iterator[None]:
         raise
     finally:
         if before is None:
-            del os.environ[MARK]
+            del os.environ[platform.MARK]
         else:
-            os.environ[MARK] = before
+            os.environ[platform.MARK] = before
 
 
 def end_all() -> None:
@@ -112,12 +111,12 @@ class Child:
     ) -> None:
         self._group = group
         self._token = _token()
-        if MARK in os.environ:  # else a program that imports opcheck has children of its own
+        if platform.MARK in os.environ:  # else a program that imports opcheck has children of its own
             Child.any_started = True
             platform.adopt_orphans()
-        mark = f"{os.environ.get(MARK, '')}/{self._token}"
+        mark = f"{os.environ.get(platform.MARK, '')}/{self._token}"
         self.process = subprocess.Popen(
-            command, env={**environment, MARK: mark}, **(platform.own_session() if group else {}), **streams
+            command, env={**environment, platform.MARK: mark}, **(platform.own_session() if group else {}), **streams
         )
 
     @property

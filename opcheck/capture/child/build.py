@@ -9,7 +9,6 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -335,7 +334,7 @@ def _to_meta(tensor: torch.Tensor) -> torch.Tensor:
 _FLAG = "__dynamo_disable"
 
 
-@contextmanager
+@contextlib.contextmanager
 def without_compiler() -> Iterator[None]:
     """Let meta kernels written in Python run inside the block without importing torch._dynamo.
 

@@ -17,7 +17,6 @@ from opcheck.capture.child import endings, training
 from opcheck.capture.child.build import by_default, without_compiler
 from opcheck.capture.child.calls import BY_ITSELF, FORWARD, FORWARD_CALL, ModelCall, OwnInputs, component_calls
 from opcheck.capture.child.calls import calls as calls_of
-from opcheck.capture.child.endings import raise_handled
 from opcheck.capture.child.inputs.specs import Inputs, change, describe, inputs_for, sizes_of
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.capture.child.loading.fixed_programs import find_fixed, refuse_fixed, set_training
@@ -237,7 +236,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         names_of_the_target(),
         by_default(prepared.default_device),
     ):
-        recorder.raise_handled = functools.partial(raise_handled, mac.context.ask)
+        recorder.raise_handled = functools.partial(endings.raise_handled, mac.context.ask)
         mac.context.find_refusal = lambda error: mac.context.ask(
             endings.find_refusal, f"{type(error).__name__}: {one_line(error)}"
         )

@@ -8,7 +8,6 @@ import inspect
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
@@ -343,7 +342,7 @@ class TrainStep:
             scaler.update()
 
 
-def autocast(dtype: str) -> AbstractContextManager[Any]:
+def autocast(dtype: str) -> contextlib.AbstractContextManager[Any]:
     """Return ``torch.autocast("mps", dtype)``, or a null context where no dtype is given."""
     if not dtype:
         return contextlib.nullcontext()

@@ -12,7 +12,6 @@ from torch import nn
 
 from opcheck.capture.child.build import LARGEST, values
 from opcheck.capture.child.inputs import derive
-from opcheck.capture.child.inputs.derive import process_inputs
 from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.capture.child.recipes import pipelines
 from opcheck.capture.child.recipes.pipelines import PipelineModel
@@ -87,7 +86,7 @@ def inputs_for(
         takes_inputs = loaded.takes_inputs or loaded.model
         args, kwargs, note = derive.derive(takes_inputs, loaded.family)
         if loaded.processor is not None and isinstance(takes_inputs, nn.Module):
-            kwargs, name = process_inputs(loaded.processor, takes_inputs, kwargs)
+            kwargs, name = derive.process_inputs(loaded.processor, takes_inputs, kwargs)
             note = f"inputs as {name} makes them" if name else note
         if train and derive.normalizes_batches(loaded.model):
             args, kwargs = derive.twice(args, kwargs)
