@@ -28,13 +28,9 @@ from opcheck.common.yaml_text import load_shipped
 
 FORMS: str = TABLES["forms"]
 
-#: The files of the libraries that name their models, and how.  transformers keeps a table of names and classes.
-_REGISTERED = re.compile(r"^@register_model.*\n(?:@.*\n)*def (\w+)", re.MULTILINE)
-LIBRARIES = {
-    "torchvision": ("models/**/*.py", _REGISTERED),
-    "timm": ("models/*.py", _REGISTERED),
-    "transformers": ("models/auto/modeling_auto.py", re.compile(r'^ +\("[\w-]+", "(\w+)"\)', re.MULTILINE)),
-    "diffusers": ("models/__init__.py", re.compile(r'"([A-Z]\w+(?:Model|UNet\w*|VAE|2D|3D))"')),
+#: The files of the libraries that name their models, and how.
+LIBRARIES: dict[str, tuple[str, re.Pattern[str]]] = {
+    name: (files, re.compile(pattern, re.MULTILINE)) for name, (files, pattern) in TABLES["libraries"].items()
 }
 
 _BARE = re.compile(r"[A-Za-z_][\w-]*")

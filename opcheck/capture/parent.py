@@ -11,6 +11,7 @@ import msgspec
 
 from opcheck.capture.exact import interpreter
 from opcheck.capture.request import CaptureRequest, Captures, ManyTargets, Shared
+from opcheck.capture.word_lists import TABLES
 from opcheck.common import caches
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.files import write_text
@@ -30,17 +31,8 @@ _MORE = 180.0
 #: What to do about the signal that a child died of.
 _SIGNAL_HINTS = {9: "the system may have run out of memory: give smaller inputs, or --memory-limit a lower one"}
 
-#: Set for the child, whatever it has of its own.  PYTORCH_MPS_LOG_LEVEL is what guides advise people to set; no torch
-#: release reads it (it is in none of the macOS wheels of 1.13 to 2.15).  The next is read.
-_ENVIRONMENT = {
-    "PYTORCH_MPS_LOG_LEVEL": "1",
-    "PYTORCH_MPS_LOG_PROFILE_INFO": "4",
-    # Nothing is downloaded: models are built from their configuration.
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    # A GPU of this machine has no part in a Mac's behaviour.
-    "CUDA_VISIBLE_DEVICES": "",
-}
+#: Set for the child, whatever it has of its own.
+_ENVIRONMENT: dict[str, str] = TABLES["environment"]
 
 
 def environment(*, cpu_fallback: bool = False) -> dict[str, str]:

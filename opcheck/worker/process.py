@@ -25,7 +25,7 @@ LONGEST_LINE = 256 << 20
 PRINTED = 64 << 20
 
 #: The streams of a child that this process writes and reads.
-PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+PIPES: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 
 _CHUNK = 1 << 16
 #: Seconds between two checks whether a child is still alive.

@@ -14,7 +14,7 @@ import torch
 
 from opcheck.capture.child.recording.graph import op_call
 from opcheck.capture.child.recording.recorder import RecordedCall
-from opcheck.capture.word_lists import read_words
+from opcheck.capture.word_lists import TABLES, read_words
 from opcheck.common.errors import OpcheckError
 from opcheck.common.python_source import parse_source
 from opcheck.common.text import error_text, one_line, shorten, type_and_text
@@ -42,19 +42,8 @@ _TORCH = str(Path(torch.__file__).parent) + "/"
 #: Python raises these for a mistake in code, and PyTorch's C++ for none of a program's.
 _MISTAKES = (AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
 
-#: The errors of C++ where it expects data behind the simulated tensor, or a kernel for it in the dispatcher of the
-#: installed torch: c10/core/{TensorImpl,StorageImpl}, OperatorEntry.cpp, torch/csrc/autograd.
-_SIMULATION_TEXTS = re.compile(
-    r"on a tensor of a simulated Mac"
-    r"|with arguments from the 'MPS' backend"
-    r"|not linked with support for mps devices"
-    r"|Cannot access data pointer of (?:Tensor|Storage) that"
-    r"|its data is not allocated yet"
-    r"|Couldn't swap |Expected use_count of .* to be 1"
-    r"|'FakeTensor' and 'int'"
-    # The compiled part of the library does not load here, and nothing computes in its place.
-    r"|Could not run '(?:torchvision|torchaudio)::\w+' with arguments from the 'CPU' backend"
-)
+#: The errors of C++ that a simulated tensor causes.
+_SIMULATION_TEXTS = re.compile("|".join(TABLES["simulation_texts"]))
 
 #: Python's message for a name that a module of torch does not have.
 _ABSENT_NAME = re.compile(

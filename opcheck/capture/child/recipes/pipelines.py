@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from opcheck.capture.child.build import values
 from opcheck.capture.child.recipes.recipe_engine import RecipeScope
+from opcheck.capture.word_lists import TABLES
 from opcheck.common.errors import InputError
 
 #: Denoising steps: the second one takes the way of all that follow.
@@ -34,10 +35,7 @@ _TOKENS = 77
 _NO_LIMIT = 1 << 20
 
 #: Pipelines that start from a picture, by their class names.
-_FROM_IMAGE = re.compile(
-    r"Img2Img|Image2|ImageTo|I2V|Inpaint|ControlNet|Upscale|Pix2Pix|Edit|Kontext|Fill|Depth2Img|StableVideo|"
-    r"Variation|Redux|ImageVariation|Condition"
-)
+_FROM_IMAGE = re.compile("|".join(TABLES["from_image"]))
 
 
 class PipelineModel(nn.Module):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from opcheck.capture.word_lists import TABLES
 from opcheck.common import documents
 from opcheck.common.errors import InputError, ModelLoadError
 from opcheck.common.files import is_file
@@ -29,13 +30,7 @@ _WATCHED = frozenset(getattr(torch, name) for name in WATCHED if hasattr(torch, 
 _FROM_VALUES = {"torch.from_numpy", "torch.tensor", "torch.as_tensor", "torch.asarray"}
 
 #: What a function's name states of its result.
-_BY_NAME = (
-    (re.compile(r"torch\.Tensor\.(to|type|type_as|double|cdouble|cfloat|chalf)"), "cast"),
-    (re.compile(r"torch\.(complex|polar|view_as_complex)"), "complex_made"),
-    (re.compile(r"torch\.(_C\._)?fft\..*|.*\.stft"), "fft"),
-    (re.compile(r".*linalg.*eig.*"), "eigenvalues"),
-    (re.compile(r"torch\.load"), "file"),
-)
+_BY_NAME = {how: re.compile(pattern) for how, pattern in TABLES["made_by_name"].items()}
 
 #: functions that no torch function mode sees (torch/overrides.py, get_ignored_functions).
 _UNSEEN = ("from_numpy", "frombuffer", "from_dlpack")
@@ -152,7 +147,7 @@ def _how(api: str, args: Any, kwargs: Any, result: torch.Tensor) -> str:
         return "dtype_given"
     if api in _FROM_VALUES and args and type(args[0]).__module__ == "numpy":
         return "numpy" if getattr(args[0], "shape", ()) else "numpy_scalar"
-    named = next((how for pattern, how in _BY_NAME if pattern.fullmatch(api)), "")
+    named = next((how for how, pattern in _BY_NAME.items() if pattern.fullmatch(api)), "")
     if named:
         return named
     if result.dtype.is_complex and any(type(arg) is complex for arg in (*args, *kwargs.values())):
