@@ -270,25 +270,20 @@ def ask(
 
 
 def _explain(error: WorkerError, request: CaptureRequest) -> CaptureError:
-    context = f"{request.model}, while {error.stage}"
-    if error.kind == "late":
-        return CaptureError(
-            f"the model was still running after {request.time_limit:g} s and was ended",
-            context=context,
-            hint="give it longer with --timeout, or smaller inputs with --input",
-        )
-    if error.kind == "garbled":
-        return CaptureError(
+    late = f"the model was still running after {request.time_limit:g} s and was ended"
+    message, hint = {
+        "late": (late, "give it longer with --timeout, or smaller inputs with --input"),
+        "garbled": (
             f"the model's process {error}",
-            context=context,
-            hint="the model writes to a file descriptor that is not its own: find where, and leave it out",
-        )
-    printed = f"; it printed last: {error.printed}" if error.printed else ""
-    return CaptureError(
-        f"the process that ran the model {error} before it was done",
-        context=context + printed,
-        hint=_SIGNAL_HINTS.get(-error.code, "run again with -v to see all that it printed"),
-    )
+            "the model writes to a file descriptor that is not its own: find where, and leave it out",
+        ),
+        "died": (
+            f"the process that ran the model {error} before it was done",
+            _SIGNAL_HINTS.get(-error.code, "run again with -v to see all that it printed"),
+        ),
+    }[error.kind]
+    printed = f"; it printed last: {error.printed}" if error.printed and error.kind == "died" else ""
+    return CaptureError(message, context=f"{request.model}, while {error.stage}{printed}", hint=hint)
 
 
 def _save(path: str, trace: Trace | OpcheckError, code: str) -> None:

@@ -4,7 +4,9 @@ import json
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from opcheck.common import documents
 from opcheck.common.names import DTYPES
 from opcheck.data.extensions import LIBRARIES
 from opcheck.model.records import COMPLEX, ENDLESS, Example, ExampleTensor, Record, Scalar
@@ -13,6 +15,7 @@ from opcheck.reproducer.chosen import ChosenFinding
 #: The values of floating tensors: some operators take only probabilities or positive definite matrices.
 FILLS = ("randn", "rand", "ones", "eye")
 
+_TEMPLATE = documents.read_text(Path(__file__).with_name("program.txt"))
 _INDENT = "    "
 _WIDTH = 88
 #: Operators that draw random numbers, which differ between devices.
@@ -49,22 +52,12 @@ def write(
     calls = chosen.calls
     assert calls is not None
     assert calls.example is not None
-    body = [
-        *_header(chosen, expected, checked),
-        "import sys",
-        "",
-        "import torch",
-        *(f"import {name}" for name in LIBRARIES if name == calls.op.partition("::")[0]),
-        "",
-        "",
-        "def call(device):",
-        *(f"{_INDENT}{line}" for line in _call(calls.op, calls.example, schema, fill)),
-        "",
-        "",
-        'device = sys.argv[1] if len(sys.argv) > 1 else "mps"',
-        *_end(chosen, calls.op),
-    ]
-    return "\n".join(body) + "\n"
+    return _TEMPLATE.format(
+        header="\n".join(_header(chosen, expected, checked)),
+        imports="".join(f"import {name}\n" for name in LIBRARIES if name == calls.op.partition("::")[0]),
+        body=textwrap.indent("\n".join(_call(calls.op, calls.example, schema, fill)), _INDENT),
+        end="\n".join(_end(chosen, calls.op)),
+    )
 
 
 def nbytes(example: Example) -> int:

@@ -206,9 +206,8 @@ class _Writer:
         content = (json.dumps(line) + "\n").encode()
         # User code may have closed the descriptor, together with those of the answers, or the disk may be full.
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(self._descriptor), self._file) and os.write(self._descriptor, content) == len(
-                content
-            ):
+            is_ours = os.path.samestat(os.fstat(self._descriptor), self._file)
+            if is_ours and os.write(self._descriptor, content) == len(content):
                 return
         with contextlib.suppress(OSError):
             os.truncate(self._path, 0)

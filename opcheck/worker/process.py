@@ -115,9 +115,8 @@ class Child:
             Child.any_started = True
             platform.adopt_orphans()
         mark = f"{os.environ.get(platform.MARK, '')}/{self._token}"
-        self.process = subprocess.Popen(
-            command, env={**environment, platform.MARK: mark}, **(platform.own_session() if group else {}), **streams
-        )
+        session = platform.own_session() if group else {}
+        self.process = subprocess.Popen(command, env={**environment, platform.MARK: mark}, **session, **streams)
 
     @property
     def alive(self) -> bool:

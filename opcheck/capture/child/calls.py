@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from opcheck.capture.child.build import values
@@ -16,6 +15,7 @@ from opcheck.capture.child.inputs.derive import derive
 from opcheck.capture.child.loading import libraries
 from opcheck.capture.child.loading.load import Arguments, Loaded
 from opcheck.capture.child.recipes.pipelines import PipelineModel, has_latents, latents
+from opcheck.capture.child.recipes.recipe_engine import evaluate
 from opcheck.capture.word_lists import TABLES
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import InputError, UsageError
@@ -34,18 +34,8 @@ _EXAMPLES: dict[str, list[str]] = TABLES["examples"]
 _AFTER: dict[str, str] = TABLES["after"]
 
 
-def _best(logits: torch.Tensor) -> torch.Tensor:
-    return logits.softmax(-1).argmax(-1)
-
-
-#: The end of a class name -> what its users make of the scores.
-_SCORES: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
-    "CTC": ("the letters of the logits", lambda logits: logits.argmax(-1)),
-    "ForImageClassification": ("the class of the logits", _best),
-    "ForMaskedLM": ("the five best words", lambda logits: logits.softmax(-1).topk(5).indices),
-    "ForSequenceClassification": ("the class of the logits", _best),
-    "ForTokenClassification": ("the classes of the logits", _best),
-}
+#: The end of a class name -> what its users make of the scores, in words and as an expression.
+_SCORES: dict[str, list[str]] = TABLES["scores"]
 
 
 class OwnInputs(NamedTuple):
@@ -191,9 +181,11 @@ def _taken_inputs(method: Callable[..., Any], kwargs: Mapping[str, Any]) -> dict
     }
 
 
-def _scores(score: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+def _scores(expression: str) -> Callable[..., Any]:
+    code = compile(expression, "<scores>", "eval")
+
     def run(_model: nn.Module, _arguments: Arguments, before: Any) -> Any:
-        return score(before.logits if hasattr(before, "logits") else before[0])
+        return evaluate(code, {"logits": before.logits if hasattr(before, "logits") else before[0]})
 
     return run
 

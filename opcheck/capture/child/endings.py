@@ -229,12 +229,8 @@ def find_refusal(target: Target, raised: str, statements: Iterable[Statement] | 
         statements: What is searched; by default the statements that opcheck ships.
     """
     for statement in load().statements.all if statements is None else statements:
-        if _says(statement, raised) and (
-            statement.effect == "raises"
-            and not statement.when
-            and statement.spans(str(target.torch))
-            and target.macos in statement.macos
-        ):
+        is_here = target.macos in statement.macos and statement.spans(str(target.torch))
+        if is_here and statement.effect == "raises" and not statement.when and _says(statement, raised):
             return statement.id, raised.partition(": ")[2]
     return None
 

@@ -134,17 +134,11 @@ class ModelArchive:
                 raise make_damaged_error(self.name, f"the name of its member {info.filename!r} leaves the archive")
             if info.flag_bits & 1:
                 raise make_damaged_error(self.name, f"its member {info.filename!r} is encrypted")
-        compressed = [info for info in members if info.compress_type != zipfile.ZIP_STORED]
-        unpacked = sum(info.file_size for info in compressed)
-        if (
-            sum(info.file_size for info in members) - unpacked > size
-            or unpacked > _COMPRESSED_LIMIT
-            or len(members) > _MEMBERS_LIMIT
-        ):
-            total = sum(info.file_size for info in members)
-            raise make_damaged_error(
-                self.name, f"its {len(members):,} members would unpack to {total:,} bytes from {size:,}"
-            )
+        unpacked = sum(info.file_size for info in members if info.compress_type != zipfile.ZIP_STORED)
+        total = sum(info.file_size for info in members)
+        if total - unpacked > size or unpacked > _COMPRESSED_LIMIT or len(members) > _MEMBERS_LIMIT:
+            why = f"its {len(members):,} members would unpack to {total:,} bytes from {size:,}"
+            raise make_damaged_error(self.name, why)
 
 
 def make_damaged_error(name: str, why: str) -> ModelLoadError:
