@@ -50,26 +50,20 @@ def device_functions() -> tuple[AttributePlace, ...]:
     return tuple(AttributePlace(torch._C, name) for name in names)
 
 
+def _answer(*, value: Any) -> Callable[..., Any]:
+    return lambda *_args, **_kwargs: value
+
+
 def without_device() -> list[tuple[AttributePlace, Any]]:
     """Return what a build without MPS answers where Python requests it. Optional; replaced."""
-
-    def no(*_args: Any, **_kwargs: Any) -> bool:
-        return False
-
-    def cpu(*_args: Any, **_kwargs: Any) -> torch.device:
-        return torch.device("cpu")
-
-    def none(*_args: Any, **_kwargs: Any) -> None:
-        return None
-
     return [
         (HAS_MPS, False),
-        (MPS_IS_AVAILABLE, no),
-        (AttributePlace(torch.backends.mps, "is_available"), no),
-        (AttributePlace(torch.backends.mps, "is_built"), no),
-        (AttributePlace(torch.mps, "is_available"), no),
-        (ACCELERATOR, cpu),
-        (AttributePlace(torch._C, "_accelerator_getAccelerator"), none),
+        (MPS_IS_AVAILABLE, _answer(value=False)),
+        (AttributePlace(torch.backends.mps, "is_available"), _answer(value=False)),
+        (AttributePlace(torch.backends.mps, "is_built"), _answer(value=False)),
+        (AttributePlace(torch.mps, "is_available"), _answer(value=False)),
+        (ACCELERATOR, _answer(value=torch.device("cpu"))),
+        (AttributePlace(torch._C, "_accelerator_getAccelerator"), _answer(value=None)),
     ]
 
 
@@ -109,9 +103,6 @@ def without_cuda() -> list[tuple[AttributePlace, Any]]:
     torch/cuda/streams.py, torch/cuda/nvtx.py, torch/cuda/_utils.py, 2.8 to 2.15).
     """
 
-    def answer(value: Any) -> Callable[..., Any]:
-        return lambda *_args, **_kwargs: value
-
     def refuse(text: str) -> Callable[..., Any]:
         def raise_error(*_args: Any, **_kwargs: Any) -> Any:
             raise RuntimeError(text)
@@ -126,10 +117,10 @@ def without_cuda() -> list[tuple[AttributePlace, Any]]:
     nvtx = refuse("NVTX functions not installed. Are you sure you have a CUDA build?")
     collectives = sys.modules.get("torch.distributed.distributed_c10d")
     places: list[tuple[Any, str, Any]] = [
-        (torch.backends.cudnn, "is_available", answer(value=False)),
-        (torch.backends.cudnn, "version", answer(value=None)),
-        (torch.cuda, "_is_compiled", answer(value=False)),
-        (torch.cuda, "get_arch_list", answer(value=[])),
+        (torch.backends.cudnn, "is_available", _answer(value=False)),
+        (torch.backends.cudnn, "version", _answer(value=None)),
+        (torch.cuda, "_is_compiled", _answer(value=False)),
+        (torch.cuda, "get_arch_list", _answer(value=[])),
         (torch.cuda, "Event", event),
         (torch.cuda.streams, "Event", event),
         (torch.cuda, "CUDAGraph", graph),

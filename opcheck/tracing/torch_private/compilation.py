@@ -25,16 +25,13 @@ _RUNNING = "running kernels for Metal on the CPU"
 
 def reset_dynamo() -> None:
     """Forget what was compiled, and all that was counted. Required."""
-    steps = [
-        lazily(path, _COUNTING)
-        for path in (
-            "torch._dynamo:reset",
-            "torch._dynamo.utils:counters.clear",
-            "torch._dynamo.utils:graph_break_reasons.clear",
-            "torch._dynamo.utils:clear_compilation_metrics",
-        )
-    ]
-    for step in steps:
+    paths = (
+        "torch._dynamo:reset",
+        "torch._dynamo.utils:counters.clear",
+        "torch._dynamo.utils:graph_break_reasons.clear",
+        "torch._dynamo.utils:clear_compilation_metrics",
+    )
+    for step in [lazily(path, _COUNTING) for path in paths]:
         step()
 
 
