@@ -133,11 +133,8 @@ _NOW: dict[str, Callable[[str], str | None]] = {
 def is_unchanged(dependencies: Dependencies, given: Container[str]) -> bool:
     """Return whether all dependencies are unchanged; variables in ``given`` are set for each child."""
     try:
-        return all(
-            _NOW[kind](name) == was
-            for kind, name, was in dependencies.seen
-            if kind != "environment" or name not in given
-        )
+        seen = (each for each in dependencies.seen if each[0] != "environment" or each[1] not in given)
+        return all(_NOW[kind](name) == was for kind, name, was in seen)
     except (OSError, KeyError):
         return False
 

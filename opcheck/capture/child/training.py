@@ -143,11 +143,8 @@ def loss_of(output: Any) -> Loss:
             return Loss(total, f"the sum of {', '.join(map(str, output))}")
     if _is_number(output) and output.requires_grad:
         return Loss(output, RETURNED)
-    squares = [
-        _mean_square(tensor)
-        for tensor in _tensors(output)
-        if (tensor.requires_grad and (tensor.is_floating_point() or tensor.is_complex()))
-    ]
+    trained = [each for each in _tensors(output) if each.requires_grad]
+    squares = [_mean_square(each) for each in trained if each.is_floating_point() or each.is_complex()]
     if not squares:
         raise NothingToTrainError(
             "no output of the model depends on a parameter by a differentiable way: there is "
@@ -235,11 +232,8 @@ def parse_optimizer(text: str) -> Chosen:
 
 def _kinds() -> dict[str, type[torch.optim.Optimizer]]:
     base = torch.optim.Optimizer
-    return {
-        name.lower(): kind
-        for name, kind in vars(torch.optim).items()
-        if isinstance(kind, type) and issubclass(kind, base) and kind is not base
-    }
+    types = {name: kind for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
+    return {name.lower(): kind for name, kind in types.items() if issubclass(kind, base) and kind is not base}
 
 
 # -- lost gradients --------------------------------------------------------------------------------

@@ -48,12 +48,11 @@ def arguments(program: torch.export.ExportedProgram) -> tuple[tuple[Any, ...], d
     if program.example_inputs is not None:
         return program.example_inputs
     nodes = {node.name: node for node in program.graph.nodes}
+    kinds = torch.export.graph_signature
+    wanted = [each.arg for each in program.graph_signature.input_specs if each.kind is kinds.InputKind.USER_INPUT]
     flat = [
-        spec.arg.value
-        if isinstance(spec.arg, torch.export.graph_signature.ConstantArgument)
-        else _value(nodes[spec.arg.name].meta.get("val"))
-        for spec in program.graph_signature.input_specs
-        if spec.kind is torch.export.graph_signature.InputKind.USER_INPUT
+        each.value if isinstance(each, kinds.ConstantArgument) else _value(nodes[each.name].meta.get("val"))
+        for each in wanted
     ]
     args, kwargs = tree_unflatten(flat, program.call_spec.in_spec)
     return args, kwargs

@@ -114,11 +114,8 @@ class Births:
     def _site(self) -> tuple[Site, str]:
         """Return the innermost line of the user's, and the Module method that it called, if it did."""
         frame = sys._getframe(2)
-        methods = [
-            code.co_name
-            for code in self._frames.inside(frame)
-            if code.co_filename.endswith(_MODULE) and code.co_name in {"double", "to", "type"}
-        ]
+        names = [code.co_name for code in self._frames.inside(frame) if code.co_filename.endswith(_MODULE)]
+        methods = [name for name in names if name in {"double", "to", "type"}]
         return self._frames.innermost(frame), methods[-1] if methods else ""
 
 

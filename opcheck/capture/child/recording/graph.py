@@ -189,11 +189,9 @@ class _Builder:
         if roles is None:
             written = {call.route.arguments[index] for index in call.route.writes}
             positional, named = _split(call.key)
-            roles = self._known_roles[call.key] = tuple(
-                _TensorRole(name, name in written, spec)
-                for name, part in (*zip(call.route.arguments, positional, strict=False), *named)
-                for spec in _specs(part)
-            )
+            parts = (*zip(call.route.arguments, positional, strict=False), *named)
+            roles = tuple(_TensorRole(name, name in written, spec) for name, part in parts for spec in _specs(part))
+            self._known_roles[call.key] = roles
         return roles
 
     def _tensor_spec(self, ref: Ref, role: _TensorRole = _RESULT) -> TensorSpec:
