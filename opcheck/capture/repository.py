@@ -527,14 +527,11 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
 
 def is_unreachable(error: BaseException) -> bool:
     """Return whether the hub gave no answer at all: an error of the system, or of the HTTP library of that release."""
-    kinds: list[type[BaseException]] = [OSError]
-    for library in ("httpx2", "httpx", "requests"):
-        module = sys.modules.get(library)
-        kind = getattr(module, "HTTPError", None) or getattr(module, "RequestException", None)
-        if isinstance(kind, type):
-            kinds.append(kind)
+    modules = [sys.modules.get(library) for library in ("httpx2", "httpx", "requests")]
+    named = [getattr(each, "HTTPError", None) or getattr(each, "RequestException", None) for each in modules]
+    kinds = (OSError, *(kind for kind in named if isinstance(kind, type)))
     without_answer = getattr(error, "response", None) is None and not isinstance(error, ValueError)
-    return without_answer and isinstance(error, tuple(kinds))
+    return without_answer and isinstance(error, kinds)
 
 
 def _without_network(repository: str) -> str:

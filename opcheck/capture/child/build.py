@@ -13,7 +13,6 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from opcheck.capture.word_lists import read_words
@@ -123,7 +122,7 @@ class OnMps(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         """Enter the mode; a parameter is where its data is, which no mode sees."""
-        make = nn.Parameter.__new__
+        make = torch.nn.Parameter.__new__
 
         @functools.wraps(make)
         def parameter(kind: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -133,7 +132,7 @@ class OnMps(TorchFunctionMode):
             return result
 
         self._undo = contextlib.ExitStack()
-        self._undo.enter_context(replace_attributes([(nn.Parameter, "__new__", parameter)]))
+        self._undo.enter_context(replace_attributes([(torch.nn.Parameter, "__new__", parameter)]))
         super().__enter__()
         return self
 
@@ -342,12 +341,10 @@ def without_compiler() -> Iterator[None]:
     and more, which a program that compiles nothing does not need.  A program that does compile
     imports it by itself; then this does nothing.
     """
-    marked = []
-    if "torch._dynamo" not in sys.modules:
-        for function in _list_wrapped():
-            if not hasattr(function, _FLAG):
-                setattr(function, _FLAG, function)
-                marked.append(function)
+    wrapped = () if "torch._dynamo" in sys.modules else _list_wrapped()
+    marked = [function for function in wrapped if not hasattr(function, _FLAG)]
+    for function in marked:
+        setattr(function, _FLAG, function)
     try:
         yield
     finally:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from opcheck.capture.child.build import values
 from opcheck.capture.child.loading import libraries
@@ -20,7 +19,9 @@ Derived = tuple[tuple[Any, ...], dict[str, Any], str]
 #: shapes of inputs by the first layer, and by where a model of torchvision lives
 _SHAPES: dict[str, dict[str, list[Any]]] = load_shipped(Path(__file__).with_suffix(".yaml"))
 #: layer -> the shape of its input
-_LAYERS: dict[type[nn.Module], list[Any]] = {getattr(nn, name): shape for name, shape in _SHAPES["layers"].items()}
+_LAYERS: dict[type[torch.nn.Module], list[Any]] = {
+    getattr(torch.nn, name): shape for name, shape in _SHAPES["layers"].items()
+}
 
 
 def derive(model: Callable[..., Any], family: str) -> Derived:
@@ -33,7 +34,7 @@ def derive(model: Callable[..., Any], family: str) -> Derived:
     Raises:
         InputError: nothing is known that it could be called with.
     """
-    module = model if isinstance(model, nn.Module) else None
+    module = model if isinstance(model, torch.nn.Module) else None
     if module is not None and family == "transformers":
         kwargs, note = transformers.derive(module)
         return (), kwargs, note
@@ -45,7 +46,7 @@ def derive(model: Callable[..., Any], family: str) -> Derived:
     return wrapped or _from_first_layer(model)
 
 
-def _from_library_model(module: nn.Module) -> Derived | None:
+def _from_library_model(module: torch.nn.Module) -> Derived | None:
     """Derive the inputs of a wrapper (an adapter of peft, a head of the user's own) from the model that it wraps.
 
     None if it wraps none, if it has layers of its own before it, or if its parameters have other names.
@@ -79,7 +80,7 @@ def _from_library_model(module: nn.Module) -> Derived | None:
 
 def normalizes_batches(model: Callable[..., Any]) -> bool:
     """Return whether a layer of it normalizes by the statistics of the batch."""
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, torch.nn.Module):
         return False
     # Also timm's and torchvision's layers of their own, which derive from these.
     return any(isinstance(layer, BatchNorm) for layer in model.modules())
@@ -104,19 +105,19 @@ def _double(value: Any) -> Any:
 
 def highest_index(model: Callable[..., Any], name: str = "") -> int:
     """Return one more than the largest integer that every model input of that name may contain."""
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, torch.nn.Module):
         return 1
     if "type_ids" in name or "mask" in name:
         return 2
-    table = next((layer for layer in model.modules() if isinstance(layer, nn.Embedding)), None)
+    table = next((layer for layer in model.modules() if isinstance(layer, torch.nn.Embedding)), None)
     return 1 if table is None else table.num_embeddings
 
 
 def _from_first_layer(model: Callable[..., Any]) -> Derived:
-    call = model.forward if isinstance(model, nn.Module) else model
-    name = type(model).__name__ if isinstance(model, nn.Module) else getattr(model, "__name__", "")
+    call = model.forward if isinstance(model, torch.nn.Module) else model
+    name = type(model).__name__ if isinstance(model, torch.nn.Module) else getattr(model, "__name__", "")
     needed = _required_names(call)
-    path, layer = _first_layer(model) if isinstance(model, nn.Module) else ("", None)
+    path, layer = _first_layer(model) if isinstance(model, torch.nn.Module) else ("", None)
     if len(needed) != 1 or layer is None:
         raise InputError(
             f"opcheck cannot derive the inputs of {name}",
@@ -124,7 +125,7 @@ def _from_first_layer(model: Callable[..., Any]) -> Derived:
             hint="give each argument: --input 1x3x224x224:float32 --input name=1x128:int64",
         )
     shape = _shape_for(layer)
-    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+    if isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
         tensor = values(shape, torch.int64, layer.num_embeddings)
     else:
         tensor = values(shape, next(layer.parameters()).dtype)
@@ -148,15 +149,15 @@ def _required_names(call: Callable[..., Any]) -> list[str]:
     return [each.name for each in positional if each.default is each.empty]
 
 
-def _first_layer(model: nn.Module) -> tuple[str, nn.Module | None]:
-    layer: nn.Module
+def _first_layer(model: torch.nn.Module) -> tuple[str, torch.nn.Module | None]:
+    layer: torch.nn.Module
     for path, layer in model.named_modules():
         if isinstance(layer, tuple(_LAYERS)) and next(layer.parameters(), None) is not None:
             return path, layer
     return "", None
 
 
-def _shape_for(layer: nn.Module) -> tuple[int, ...]:
+def _shape_for(layer: torch.nn.Module) -> tuple[int, ...]:
     row = next(shape for kind, shape in _LAYERS.items() if isinstance(layer, kind))
     sizes = [getattr(layer, size) if isinstance(size, str) else size for size in row]
     if not getattr(layer, "batch_first", True):
@@ -175,7 +176,7 @@ _SECONDS = 4
 _RATE = 16000
 
 
-def process_inputs(processor: Any, model: nn.Module, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def process_inputs(processor: Any, model: torch.nn.Module, kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Replace the derived picture or sound by the processor's output.
 
     Args:
@@ -243,7 +244,7 @@ def _timm(model: Any) -> tuple[Any, ...]:
     return (values((1, channels, height, width), _dtype(model)),)
 
 
-def _torchvision(model: nn.Module) -> tuple[Any, ...]:
+def _torchvision(model: torch.nn.Module) -> tuple[Any, ...]:
     homes = [base.__module__ for base in type(model).__mro__]
     home = next(home for home in homes if home.startswith("torchvision."))
     known = _SHAPES["torchvision"].items()
@@ -257,9 +258,9 @@ def _torchvision(model: nn.Module) -> tuple[Any, ...]:
     return (image, image.flip(-1)) if "optical_flow" in home else (image,)
 
 
-def _dtype(model: nn.Module) -> torch.dtype:
+def _dtype(model: torch.nn.Module) -> torch.dtype:
     return next((weight.dtype for weight in model.parameters()), torch.float32)
 
 
 #: Family -> what makes the positional arguments.
-_FAMILIES: dict[str, Callable[[nn.Module], tuple[Any, ...]]] = {"timm": _timm, "torchvision": _torchvision}
+_FAMILIES: dict[str, Callable[[torch.nn.Module], tuple[Any, ...]]] = {"timm": _timm, "torchvision": _torchvision}

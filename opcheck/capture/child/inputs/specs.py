@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from opcheck.capture.child.build import LARGEST, values
 from opcheck.capture.child.inputs import derive
@@ -85,7 +84,7 @@ def inputs_for(
     else:
         takes_inputs = loaded.takes_inputs or loaded.model
         args, kwargs, note = derive.derive(takes_inputs, loaded.family)
-        if loaded.processor is not None and isinstance(takes_inputs, nn.Module):
+        if loaded.processor is not None and isinstance(takes_inputs, torch.nn.Module):
             kwargs, name = derive.process_inputs(loaded.processor, takes_inputs, kwargs)
             note = f"inputs as {name} makes them" if name else note
         if train and derive.normalizes_batches(loaded.model):
@@ -176,7 +175,7 @@ def _make_written(specs: Sequence[InputSpec], model: Callable[..., Any]) -> Argu
 
 def _parameters(model: Callable[..., Any]) -> list[str]:
     """Return the names that a call accepts; empty where it accepts any."""
-    call = model.forward if isinstance(model, nn.Module) else model
+    call = model.forward if isinstance(model, torch.nn.Module) else model
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):

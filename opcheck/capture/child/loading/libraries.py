@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
 
 from opcheck.capture.child.recipes.recipe_engine import CHOSEN, recipes
 from opcheck.common.errors import ModelLoadError
@@ -58,7 +57,7 @@ def _requirement(name: str, package: str) -> str:
     return f"--no-deps {name}=={line}.*" if line else package or name
 
 
-def build(prefix: str, library: ModuleType, name: str, config: Config, dtype: torch.dtype | None) -> nn.Module:
+def build(prefix: str, library: ModuleType, name: str, config: Config, dtype: torch.dtype | None) -> torch.nn.Module:
     """Return the model from its configuration, its floating parameters cast to ``dtype``.
 
     Raises:
@@ -72,7 +71,7 @@ def build(prefix: str, library: ModuleType, name: str, config: Config, dtype: to
     return model if dtype is None else cast(model, dtype)
 
 
-def cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+def cast(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
     """Cast the floating weights of a model to ``dtype``, as loading them with that dtype does.
 
     diffusers leaves in float32 the modules that its class names, and what is no weight, such as tables of positions
@@ -107,7 +106,7 @@ def is_whole_model(module: Any) -> bool:
     return mark is not None and hasattr(module, mark)
 
 
-def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:
+def _transformers(library: ModuleType, name: str, config: Config) -> torch.nn.Module:
     kind = _class(library, name, "transformers")
     if kind.config_class is None:
         raise ModelLoadError(
@@ -136,13 +135,13 @@ def _transformers(library: ModuleType, name: str, config: Config) -> nn.Module:
     return model
 
 
-def _timm(library: ModuleType, name: str, config: Config) -> nn.Module:
+def _timm(library: ModuleType, name: str, config: Config) -> torch.nn.Module:
     if not library.is_model(name):
         raise _no_model("timm", name, library.list_models(), "timm.list_models()")
     return library.create_model(name, pretrained=False, **config)
 
 
-def _torchvision(library: ModuleType, name: str, config: Config) -> nn.Module:
+def _torchvision(library: ModuleType, name: str, config: Config) -> torch.nn.Module:
     models = library.models
     try:
         builder = models.get_model_builder(name)
@@ -153,7 +152,7 @@ def _torchvision(library: ModuleType, name: str, config: Config) -> nn.Module:
     return builder(**{**weights, **config})
 
 
-def _diffusers(library: ModuleType, name: str, config: Config) -> nn.Module:
+def _diffusers(library: ModuleType, name: str, config: Config) -> torch.nn.Module:
     open_settings = recipes("diffusers").open_settings(name)
     model = _class(library, name, "diffusers")(**{**open_settings, **config})
     CHOSEN[model] = tuple(set(open_settings) - set(config))
@@ -176,7 +175,7 @@ def _class(library: ModuleType, name: str, family: str) -> Any:
             context=f"model {family}:{name}, {family} {library.__version__}",
             hint=_suggest(difflib.get_close_matches(name, dir(library)), f"dir({family})"),
         )
-    if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+    if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
         automatic = hasattr(kind, "_model_mapping")
         raise ModelLoadError(
             f"{family}.{name} {'is a name for many models' if automatic else 'is no model'}",
@@ -191,7 +190,7 @@ def _suggest(near: Iterable[str], listing: str) -> str:
     return f"did you mean {names}" if names else f"{listing} names them all"
 
 
-LOADERS: dict[str, Callable[[ModuleType, str, Config], nn.Module]] = {
+LOADERS: dict[str, Callable[[ModuleType, str, Config], torch.nn.Module]] = {
     "transformers": _transformers,
     "timm": _timm,
     "torchvision": _torchvision,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
 
 from opcheck.capture.child.build import OnMps, building, fill_meta, take_default_device
 from opcheck.capture.child.extensions import prepare_torchaudio, prepare_torchvision
@@ -51,7 +50,7 @@ class Loaded:
     #: an exported program whose tensors were on an accelerator.
     accelerated: bool = False
     #: the module whose ``forward`` takes the inputs, where it is not the model itself.
-    takes_inputs: nn.Module | None = None
+    takes_inputs: torch.nn.Module | None = None
     #: what makes inputs of pictures or sound, and objects of outputs; None: nothing is known.
     processor: Any = None
     #: where the inputs come from, if that is not the model.
@@ -121,7 +120,7 @@ def _load(spec: str, config: dict[str, Any], *, dtype: str, real: bool, reposito
         model = module if number is None else module.to(number)
     elif colon:
         model, inputs = _construct(lambda: user_code.load(spec, config), spec, on_mps, real=real)
-        if number is not None and isinstance(model, nn.Module):
+        if number is not None and isinstance(model, torch.nn.Module):
             model = model.to(number)
         if not name and inputs is not None:
             facts["note"] = f"as the file first calls its {type(model).__name__}"
@@ -186,7 +185,7 @@ def hint_for(error: Exception) -> str:
     return "the constructor has to run on the CPU, without weights, before the model can be audited"
 
 
-def _load_exported(spec: str, *, real: bool) -> tuple[nn.Module, Arguments, bool]:
+def _load_exported(spec: str, *, real: bool) -> tuple[torch.nn.Module, Arguments, bool]:
     """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
     if not is_file(Path(spec)):
         raise ModelLoadError(f"there is no file {spec}", hint="torch.export.save() writes one")

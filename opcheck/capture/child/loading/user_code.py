@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
 
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.common import documents, notebooks
@@ -104,7 +103,7 @@ def _only_model(file: Path, spec: str) -> tuple[Callable[..., Any], Arguments | 
     called, namespace = _run_to_first_call(file)
     if called is not None:
         return called.module, called.inputs
-    built = {name: value for name, value in namespace.items() if isinstance(value, nn.Module)}
+    built = {name: value for name, value in namespace.items() if isinstance(value, torch.nn.Module)}
     parts = {id(part) for value in built.values() for part in value.modules() if part is not value}
     whole = {name: value for name, value in built.items() if id(value) not in parts}
     if len({id(value) for value in whole.values()}) == 1:
@@ -129,7 +128,7 @@ def _only_model(file: Path, spec: str) -> tuple[Callable[..., Any], Arguments | 
 class _Called(BaseException):
     """Ends a script at the first call of a module; no ``except Exception`` of the script's stops it."""
 
-    def __init__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         super().__init__()
         self.module, self.inputs = module, (args, kwargs)
 
@@ -137,7 +136,7 @@ class _Called(BaseException):
 def _run_to_first_call(file: Path) -> tuple[_Called | None, dict[str, Any]]:
     """Run a file as a script until it calls a module; return the call, if any, and the script's names."""
 
-    def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         raise _Called(module, args, kwargs)
 
     main = ModuleType("__main__")
@@ -145,7 +144,7 @@ def _run_to_first_call(file: Path) -> tuple[_Called | None, dict[str, Any]]:
     before, arguments = sys.modules.get("__main__"), sys.argv
     sys.modules["__main__"], sys.argv = main, [str(file)]
     try:
-        with replace_attributes([(nn.Module, "__call__", call)]):
+        with replace_attributes([(torch.nn.Module, "__call__", call)]):
             if file.suffix == notebooks.SUFFIX:
                 notebooks.run(file, vars(main))
             else:
@@ -200,7 +199,7 @@ def _attribute(module: ModuleType, path: str, spec: str) -> Any:
 
 
 def _make_model(value: Any, spec: str, config: dict[str, Any]) -> tuple[Callable[..., Any], Arguments | None]:
-    if isinstance(value, (nn.Module, torch.export.ExportedProgram)) or not callable(value):
+    if isinstance(value, (torch.nn.Module, torch.export.ExportedProgram)) or not callable(value):
         result = value
         if config:
             raise ModelLoadError(

@@ -23,7 +23,6 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
 
 from opcheck.capture.child.build import values
 from opcheck.common.globs import fits
@@ -34,7 +33,7 @@ Settings = dict[str, Any]
 Value = Any
 
 #: Models with settings that the recipes chose -> the names of these settings.
-CHOSEN: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
+CHOSEN: WeakKeyDictionary[torch.nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 
 
 class Recipes:
@@ -104,7 +103,7 @@ def evaluate(expression: CodeType, names: Mapping[str, object]) -> Any:
 class RecipeScope:
     """The names that the recipes of one model may use: those of its recipes, FUNCTIONS and the public methods."""
 
-    def __init__(self, library: str, model: nn.Module, *model_names: str) -> None:
+    def __init__(self, library: str, model: torch.nn.Module, *model_names: str) -> None:
         self.recipes = recipes(library)
         self.model: Any = model
         self.config: Any = model.config
