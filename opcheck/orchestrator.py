@@ -99,25 +99,16 @@ def audit_targets(
         from opcheck.numerics.value_runs import compare
 
         precision = compare(request, traces[0], display=display)
-    numbers: dict[Target, tuple[KernelNumbers, ...]] = {}
-    if request.numbers or request.kernels:
-        from opcheck.numerics.value_runs import compute
+    reports = []
+    for target, each in zip(targets, captured, strict=True):
+        numbers: tuple[KernelNumbers, ...] = ()
+        if isinstance(each, Trace) and (request.numbers or request.kernels):
+            from opcheck.numerics.value_runs import compute
 
-        for target, trace in zip(targets, captured, strict=True):
-            if isinstance(trace, Trace):
-                numbers[target] = compute(request.on(target), trace, display=display)
-    return tuple(
-        report_of_request(
-            request,
-            _trace(each, request, target),
-            target,
-            lists,
-            mac=mac,
-            precision=precision,
-            numbers=numbers.get(target, ()),
-        )
-        for each, target in zip(captured, targets, strict=True)
-    )
+            numbers = compute(request.on(target), each, display=display)
+        trace = _trace(each, request, target)
+        reports.append(report_of_request(request, trace, target, lists, mac=mac, precision=precision, numbers=numbers))
+    return tuple(reports)
 
 
 def _trace(captured: Trace | OpcheckError, request: CaptureRequest, target: Target) -> Trace:
