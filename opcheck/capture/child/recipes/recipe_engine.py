@@ -176,13 +176,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "false": lambda *shape: torch.zeros(shape, dtype=torch.bool),
     # float32, whatever the dtype of the weights
     "float_ones": lambda *shape: torch.ones(shape),
-    "ones_like": torch.ones_like,
-    "zeros_like": torch.zeros_like,
-    "arange": torch.arange,
-    "tensor": torch.tensor,
+    **{name: getattr(torch, name) for name in ("arange", "ones_like", "tensor", "zeros_like")},
     # along the last dimension
     "cat": lambda *tensors: torch.cat(tensors, dim=-1),
-    "max": max,
-    "min": min,
-    "len": len,
+    **{each.__name__: each for each in (len, max, min)},
 }

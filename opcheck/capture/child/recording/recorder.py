@@ -159,8 +159,9 @@ def lifetimes(
     sizes: dict[int, int] = {storage: entry.nbytes for storage, entry in placed.items()}
     state: dict[TensorMeta, int] = {}
     for index, entry in enumerate(calls):
-        for ref in _on_mps(entry):
-            if ref.storage in placed:
+        # The inputs too: what was made outside of a recorded call is first seen there.
+        for ref in (*entry.call.inputs, *entry.call.outputs):
+            if ref.storage <= 0 or ref.storage in placed:
                 continue
             first.setdefault(ref.storage, before + index)
             size = state.get(ref.spec)
@@ -181,11 +182,6 @@ def lifetimes(
         )
         for storage, index in first.items()
     )
-
-
-def _on_mps(entry: TraceEntry) -> Iterator[Ref]:
-    # The inputs too: what was made outside of a recorded call is first seen there.
-    return (ref for part in (entry.call.inputs, entry.call.outputs) for ref in part if ref.storage > 0)
 
 
 def _extent(spec: TensorMeta) -> int:
