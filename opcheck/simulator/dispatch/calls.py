@@ -116,6 +116,15 @@ def _run_on_zeros(call: BoundCall) -> ShapedResult:
     return _shape_results(call, call.route.func(*wrap_numbers(call.route, _convert(call.args, zeros)), **real_kwargs))
 
 
+def run_on_meta(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run a call whose result is a meta tensor: it reads nothing but the metadata of tensors on MPS."""
+
+    def convert(tensor: MPSTensor) -> torch.Tensor:
+        return tensor._mps.spec.meta()
+
+    return func(*_convert(args, convert), **_convert(kwargs, convert))
+
+
 # -- conversion ---------------------------------------------------------------------------------------------
 
 

@@ -124,6 +124,10 @@ class Simulator(dispatch.DispatchMode):
             self.elsewhere += 1
             self._nodes.note(on_mps=False)
             return func(*args, **kwargs)
+        device = kwargs.get("device")
+        if device is not None and device.type == "meta":
+            self._nodes.note(on_mps=False)
+            return calls.run_on_meta(func, args, kwargs)
         role = route.operator.role
         if role is Role.ZERO_TENSOR and not args[0] and kwargs.get("dtype") in _OF_NUMBERS:
             # The tangent of a Python number, which is on the CPU as the number is

@@ -475,8 +475,22 @@ _INSTALLED: dict[str, Any] = {
     "__new__": staticmethod(make_new),
 }
 
+
 #: C++'s own, as the function mode sees them: those of a class with a hook, and what is called on the class.
+def _only_on_cpu(name: str) -> Callable[..., Any]:
+    """Return a method that calls Python for each element (torch/csrc/utils/tensor_apply.cpp)."""
+    method = getattr(torch.Tensor, name)
+
+    def compute(self: Any, *args: Any) -> Any:
+        if any(isinstance(each, torch.Tensor) and _is_there(each) for each in (self, *args)):
+            raise TypeError(f"{name} is only implemented on CPU tensors")
+        return method(self, *args)
+
+    return compute
+
+
 REPLACED: dict[Any, Callable[..., Any]] = {
+    **{getattr(torch.Tensor, name): _only_on_cpu(name) for name in ("apply_", "map_")},
     **{getattr(torch.Tensor, name): ours for name, ours in _METHODS.items()},
     **{getattr(_Base, name).__get__: functions[0] for name, functions in _ATTRIBUTES.items()},
     torch.as_tensor: as_tensor,

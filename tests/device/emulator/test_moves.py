@@ -157,3 +157,23 @@ def test_a_device_map() -> None:
     model = accelerate.dispatch_model(model, {"0": "mps", "1": "cpu"}, main_device="mps")
     model(torch.ones(1, 2, device="mps")).sum()
     assert model[0].weight.is_mps
+
+
+def test_what_goes_to_meta_has_no_memory_and_is_on_no_mac() -> None:
+    x = torch.arange(6.0, device="mps").view(2, 3).t()
+    for made in (x.to("meta"), x.to(device="meta"), torch.empty_like(x, device="meta"), x.new_zeros(2, device="meta")):
+        assert (made.device.type, made.is_mps) == ("meta", False)
+    assert (x.to("meta").shape, x.to("meta").stride()) == (x.shape, x.stride())
+    assert nn.Linear(2, 3).to("mps").to("meta").weight.is_meta
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
+        x.to("meta").to("mps")
+
+
+def test_a_method_that_calls_python_for_each_element_takes_no_tensor_on_mps() -> None:
+    x = torch.ones(3, device="mps")
+    with pytest.raises(TypeError, match=r"^apply_ is only implemented on CPU tensors$"):
+        x.apply_(lambda value: value + 1)
+    with pytest.raises(TypeError, match=r"^map_ is only implemented on CPU tensors$"):
+        x.map_(x, lambda left, _right: left)
+    assert torch.ones(2).apply_(lambda value: value + 1).tolist() == [2, 2]
+    assert torch.ones(2).map_(torch.ones(2), lambda left, right: left + right).tolist() == [2, 2]
