@@ -110,3 +110,6 @@ Basis = Literal["reported", "estimate"]
 
 #: What a name of an environment variable is to a release.
 VariableStatus = Literal["read", "later", "earlier", "invented", "unknown"]
+
+#: Among the registrations of a call: its kernel for the CPU is Python code, which a Mac has, too.
+OF_PROGRAM = "Python"

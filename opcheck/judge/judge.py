@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from opcheck.common.versions import Span, Target, Version
-from opcheck.common.vocabulary import Effect, FallbackKind, Side, Status
+from opcheck.common.vocabulary import OF_PROGRAM, Effect, FallbackKind, Side, Status
 from opcheck.data import messages
 from opcheck.data.extensions import LIBRARIES
 from opcheck.data.matching import Matches
@@ -410,8 +410,11 @@ def _unknown(case: _CallOnTarget) -> Verdict:
     namespace = case.call.op.partition("::")[0]
     if namespace == "c10d" and case.target.torch in _DISPATCHES_DISTRIBUTED:
         return _judge_distributed(case)
-    if namespace in _WITHOUT_MPS and next(iter(case.call.registrations), "") == "CPU":
-        because = MEANINGS["cpu_only"].format(release=f"torch {case.release.torch}")
+    registrations = case.call.registrations
+    is_own = OF_PROGRAM in registrations
+    has_body = any(key.startswith("Composite") for key in registrations)
+    if (namespace in _WITHOUT_MPS or is_own) and registrations[:1] == ("CPU",) and not has_body:
+        because = MEANINGS["cpu_only_of_program" if is_own else "cpu_only"].format(release=f"torch {case.release.torch}")
         prints = messages.fallback_warning(case.last) if case.target.cpu_fallback else case.not_implemented
         return Verdict(status="fallback", kind="env", because=because, evidence=case.absent(), prints=prints)
     if namespace == "aten":

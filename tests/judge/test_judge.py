@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opcheck.common.versions import Span, Version
-from opcheck.common.vocabulary import EFFECTS, STATUSES
+from opcheck.common.vocabulary import EFFECTS, OF_PROGRAM, STATUSES
 from opcheck.data.registrations import OpLists, Resolution, load
 from opcheck.data.statement_model import Statement, StatementEvidence
 from opcheck.judge.judge import OUTCOMES, judge, judge_all, outcome
@@ -205,6 +205,23 @@ def test_torchs_own_namespaces_have_no_kernel_for_mps(registrations: tuple[str, 
     result = verdict("quantized::linear_dynamic", registrations=registrations)
     assert result.status == status
     assert ("'quantized::linear_dynamic' is not currently" in result.prints) is (status == "fallback")
+
+
+@pytest.mark.parametrize(
+    ("registrations", "status"),
+    [
+        (("CPU", "Meta", "Autograd", OF_PROGRAM), "fallback"),
+        (("CPU", "Meta", "Autograd"), "unknown"),
+        (("MPS", "CPU", OF_PROGRAM), "unknown"),
+        (("CPU", "CompositeExplicitAutograd", OF_PROGRAM), "unknown"),
+    ],
+)
+def test_an_operator_that_the_program_registers_for_the_cpu_alone_falls_back(
+    registrations: tuple[str, ...], status: str
+) -> None:
+    result = verdict("mylib::op", registrations=registrations)
+    assert result.status == status
+    assert ("the program registers a CPU kernel and no MPS kernel" in result.because) is (status == "fallback")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from opcheck.common.versions import Target, Version
+from opcheck.common.vocabulary import OF_PROGRAM
 from opcheck.data.extensions import LIBRARIES
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators import OPERATORS, PLAIN, PYTHON_KERNELS
@@ -95,7 +96,7 @@ class Route:
     arguments: tuple[str, ...] = ()
     #: positions that take a tensor and no number: a number there was a wrapped one to C++
     takes_tensor: tuple[int, ...] = ()
-    #: dispatch keys with a kernel, for namespaces that the lists do not describe
+    #: dispatch keys with a kernel, for namespaces that the lists do not describe, and whether it is the program's own
     registrations: tuple[str, ...] = ()
 
 
@@ -188,12 +189,15 @@ def _python_body(func: OpOverload, way: str, branches: Mapping[str, Callable[...
 
 
 def _own_body(func: OpOverload) -> Callable[..., Any] | None:
-    """Return what a Mac runs for an operator of the program's own that has one body for all devices.
+    """Return what a Mac runs for an operator of the program's own: its kernel for MPS, or its body for all devices.
 
-    torch.library.custom_op registers its function so, unless it gets the device (torch/_library/custom_ops.py).
+    torch.library.custom_op registers its function for all, unless it gets the device (torch/_library/custom_ops.py).
     """
-    on_mps, everywhere = map(func.has_kernel_for_dispatch_key, (DispatchKey.MPS, _EVERYWHERE))
-    return functools.partial(dispatch.body_of(func), _EVERYWHERE) if everywhere and not on_mps else None
+    if func.has_kernel_for_dispatch_key(DispatchKey.MPS):
+        is_own = _is_of_python(func.name(), "MPS")
+        return functools.partial(dispatch.body_of(func), DispatchKey.MPS) if is_own else None
+    everywhere = func.has_kernel_for_dispatch_key(_EVERYWHERE)
+    return functools.partial(dispatch.body_of(func), _EVERYWHERE) if everywhere else None
 
 
 def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
@@ -204,7 +208,14 @@ def end_of(value: str | None, registrations: Mapping[str, str]) -> str | None:
 
 
 def _registrations(name: str) -> tuple[str, ...]:
-    return tuple(key for key in _TELLING_KEYS if dispatch.has_kernel(name, key))
+    keys = tuple(key for key in _TELLING_KEYS if dispatch.has_kernel(name, key))
+    return (*keys, OF_PROGRAM) if "CPU" in keys and _is_of_python(name, "CPU") else keys
+
+
+def _is_of_python(name: str, key: str) -> bool:
+    """Return whether a kernel was registered by a file of Python: a Mac runs the same file."""
+    kernels = dispatch.describe_kernels(name).splitlines()
+    return any(line.startswith(f"{key}: registered at ") and ".py:" in line.partition(" :: ")[0] for line in kernels)
 
 
 def _relation(operator: Operator, result: Any, arguments: Any) -> Return:

@@ -56,6 +56,11 @@ with require_names("dispatching operators as a Mac does"):
     ``OpOverload.has_kernel_for_dispatch_key`` does not replace it: it counts Python decompositions.
     """
 
+    describe_kernels: Callable[[str], str] = torch._C._dispatch_dump
+    """The kernels of an operator, a line each, with the file that registered it: ``MPS: registered at x.py:3``.
+    Required.
+    """
+
     registered_for: Callable[[str], list[str]] = torch._C._dispatch_get_registrations_for_dispatch_key
     """The names of the operators that have a kernel for a key; a Mac's build has them for MPS. Required."""
 
