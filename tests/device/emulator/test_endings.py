@@ -136,6 +136,22 @@ def raised(source: str) -> BaseException:
     raise AssertionError(f"{source} raised nothing")
 
 
+def test_the_accelerator_that_cpp_looks_for_on_this_machine_is_a_limit_and_no_error_of_the_program() -> None:
+    assert endings.is_limit(raised("torch.device(0)"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot access data pointer of Tensor that doesn't have storage",
+        "Cannot access data pointer of Storage that is invalid.",
+        "Cannot access data pointer of Tensor (e.g. FakeTensor, FunctionalTensor). If you're using torch.compile",
+    ],
+)
+def test_a_kernel_that_reads_the_memory_of_a_simulated_tensor_is_a_limit(text: str) -> None:
+    assert endings.is_limit(RuntimeError(text))
+
+
 @pytest.mark.parametrize(
     "source",
     [
