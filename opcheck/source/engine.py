@@ -7,10 +7,9 @@ import contextlib
 import functools
 import gc
 import itertools
-import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -34,7 +33,7 @@ from opcheck.source.permits import filter_fixes, keeper
 from opcheck.source.program import Program
 from opcheck.source.project import Module, Project
 from opcheck.source.rule import Hit, Scanned, ScanRule
-from opcheck.source.rules import BY_ID, RULES
+from opcheck.source.rules import BY_ID
 from opcheck.source.rules.ignore_comments import UNUSED, WITHOUT_REASON
 from opcheck.source.rules.lacking import find_missing_packages
 from opcheck.source.scan_records import ScanFinding, ScanReport, count_findings
@@ -227,16 +226,15 @@ class Reader:
         self.skipped: Counter[str] = Counter()
         #: of the file that is read, and in the end of all files
         self.found = _FileOutcome()
-        self._rules = [rule for rule in RULES if rule.nodes and rule.applies(target)]
         self._carriers: frozenset[str] = frozenset()
         self._parsed = functools.lru_cache(maxsize=_KEPT)(self._parse)
-        self._has = functools.cache(lambda path, word: word in self._content_or_none(path))
+        self._text = functools.lru_cache(maxsize=_KEPT)(self._content_or_none)
         self.project = Project((), self._module)
 
     def read_all(self, files: Sequence[FoundFile], only: Collection[Path] | None) -> None:
         """Read the files; a name that one imports from another is followed."""
         self.files = tuple(files)
-        self.project = Project((file.path for file in files), self._module, self._content_or_none)
+        self.project = Project((file.path for file in files), self._module, self._text)
         whole = self.found
         chosen = [file for file in files if only is None or file.path in only]
         # When every file is read, the rest of the project shows which names carry a device.
@@ -288,10 +286,11 @@ class Reader:
         self.read(file, may_skip=may_skip)
         return self.found
 
-    def _holds(self, file: FoundFile, mention: re.Pattern[str]) -> bool:
+    def _holds(self, file: FoundFile, mentions: Callable[[str], bool]) -> bool:
         try:
-            text = unicodedata.normalize("NFKC", decode(self._content(file.path)))
-            return mention.search(text) is not None
+            text = decode(self._content(file.path))
+            text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+            return mentions(text)
         except (UnreadableError, ValueError):
             return True
 
@@ -308,15 +307,16 @@ class Reader:
     def _module(self, path: Path) -> Module | None:
         """A file that another one imports from; None where it cannot be read, or does not speak of CUDA."""
         is_folder = path.name == "__init__.py"
-        return self._parsed(path) if is_folder or self._has(path, b"cuda") else None
+        return self._parsed(path) if is_folder or b"cuda" in self._text(path) else None
 
     def _reexporter(self, path: Path) -> Module | None:
         """A file that may import names of torch for others; None where it cannot be read, or imports nothing."""
-        return self._parsed(path) if self._has(path, b"import") else None
+        return self._parsed(path) if b"import" in self._text(path) else None
 
     def _parse(self, path: Path) -> Module | None:
         try:
-            tree = source.python(self._content(path), path.as_posix()).tree
+            shown = path.as_posix()
+            tree = source.parse(source.text(self._content(path), shown), shown)
             program = self._link(Program(tree), path)
         except (UnreadableError, RecursionError, MemoryError):
             return None
@@ -348,11 +348,11 @@ class Reader:
                 self._program(parsed, file, shown, content)
             else:
                 text = source.text(content, shown)
-                if may_skip and signs.is_silent(text, self._rules):
+                if may_skip and signs.is_silent(text, self.target):
                     self.found.unparsed = True
                     self.found.counts["lines"] += len(split_lines(text))
                 else:
-                    self._program(source.python(content, shown), file, shown, content)
+                    self._program(source.python(text, shown), file, shown, content)
         except UnreadableError as error:
             self.found.problems.append(error.problem)
         except (RecursionError, MemoryError):  # an expression of thousands of terms
@@ -390,15 +390,14 @@ class Reader:
             lines=parsed.lines,
             project=self.project,
         )
-        text = "\n".join(parsed.lines) + "\n"
         kept = keeper(scanned)
         hits_with_fixes = [
             (rule, replace(hit, fix=kept(hit)) if hit.fix else hit)
-            for rule, hit in _hits(scanned, _RuleTable(signs.rules_for(text, self.target)))
+            for rule, hit in _hits(scanned, _RuleTable(signs.find_rules(parsed.text, self.target)[1]))
         ]
         hits = list(filter_fixes(hits_with_fixes, scanned))
         self.found.carriers = frozenset(signs.carriers(program, scanned.mac, self._carriers))
-        comments = of_python(text, shown)
+        comments = of_python("\n".join(parsed.lines) + "\n", shown) if "opcheck" in parsed.text else ()
         self._add(file, content, hits, comments, parsed.lines, parsed.places, program)
         scanned.forget()
 

@@ -139,7 +139,8 @@ def read_content(path: Path, contents: Mapping[Path, bytes]) -> bytes:
 
 def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
     try:
-        return Program(source.python(read_content(path, contents), path.as_posix()).tree)
+        shown = path.as_posix()
+        return Program(source.parse(source.text(read_content(path, contents), shown), shown))
     except (source.UnreadableError, RecursionError):
         return None
 

@@ -19,6 +19,8 @@ _WITHOUT_NODES = {
 }  # fmt: skip
 #: The kinds of node whose fields are texts and numbers alone.
 _LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
+#: The kinds of node with None in a list: ``{**x}``, and keyword parameters without a default.
+_WITH_GAPS = frozenset((ast.Dict, ast.arguments))
 #: The kinds of node that bind names.
 _BINDING = frozenset({
     *_NAMED, ast.Import, ast.ImportFrom, ast.arg, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign, ast.For,
@@ -90,8 +92,10 @@ class Program:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        #: the fields of a ``NodePlace`` by node; the record is made on demand
-        self._places: dict[ast.AST, tuple[ast.AST, str, int, ast.AST]] = {}
+        #: by node, its parent and the function, class or module around it
+        self._parents: dict[ast.AST, tuple[ast.AST, ast.AST]] = {}
+        #: by node, the parent's field with the node and the index there; filled for all children of a parent at once
+        self._positions: dict[ast.AST, tuple[str, int]] = {}
         #: the last result of ``dotted``: a dozen rules ask for the same node in a row
         self._named: tuple[ast.AST | None, str] = (None, "")
         #: every node except shared ones, an outer node before its children, in the order of the
@@ -115,7 +119,7 @@ class Program:
     def _grow(self) -> None:
         # A loop and not a recursion: machine-made files nest deeper than Python's stack.  A file of 100,000 lines has
         # 700,000 nodes, so the loop does as little as it can for each.
-        places, nodes, fields_by_kind = self._places, self.nodes, _FIELDS
+        parents, nodes, fields_by_kind = self._parents, self.nodes, _FIELDS
         waiting: list[ast.AST] = [self.tree]
         while waiting:
             node = waiting.pop()
@@ -123,47 +127,54 @@ class Program:
             kind = type(node)
             fields = fields_by_kind[kind]
             if not fields:
-                if isinstance(node, ast.Global):
-                    self._globals |= {(places[node][3], name) for name in node.names}
+                if kind is ast.Global:
+                    self._globals |= {(parents[node][1], name) for name in node.names}
                 continue
-            scope = node if kind in _SCOPES else places[node][3]
-            children = []
+            shared = (node, node if kind in _SCOPES else parents[node][1])
+            children: list[ast.AST] = []
             for field in fields:
-                value = getattr(node, field, None)
+                value = getattr(node, field)
                 if type(value) is list:
-                    for index, child in enumerate(value):
-                        if child is not None:  # the key in ``{**x}``
-                            places[child] = (node, field, index, scope)
-                            children.append(child)
+                    children += value
                 elif value is not None:
-                    places[value] = (node, field, 0, scope)
                     children.append(value)
-            if children:
-                children.reverse()
-                waiting += children
+            if kind in _WITH_GAPS:
+                children = [child for child in children if child is not None]
+            for child in children:
+                parents[child] = shared
+            children.reverse()
+            waiting += children
 
     # -- around a node ---------------------------------------------------------------------------
 
     def place(self, node: ast.AST) -> NodePlace | None:
         """Return the position of a node; None for the module."""
-        place = self._places.get(node)
-        return NodePlace(*place) if place else None
+        around = self._parents.get(node)
+        if around is None:
+            return None
+        parent, scope = around
+        if node not in self._positions:
+            for field in _FIELDS[type(parent)]:
+                value = getattr(parent, field)
+                children = value if type(value) is list else [value]
+                self._positions.update((child, (field, index)) for index, child in enumerate(children))
+        return NodePlace(parent, *self._positions[node], scope)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """Return the parent of a node; None for the module."""
-        place = self._places.get(node)
-        return place[0] if place else None
+        around = self._parents.get(node)
+        return around[0] if around else None
 
     def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, NodePlace]]:
         """A node with its position, then its parent, and so on up to the module."""
-        while (place := self._places.get(node)) is not None:
-            yield node, NodePlace(*place)
-            node = place[0]
+        while (place := self.place(node)) is not None:
+            yield node, place
+            node = place.parent
 
     def scope(self, node: ast.AST) -> ast.AST:
         """Return the function, class or module that the names of a node belong to."""
-        place = self._places.get(node)
-        return place[3] if place else self.tree
+        around = self._parents.get(node)
+        return around[1] if around else self.tree
 
     def function(self, node: ast.AST) -> str:
         """Return the name of the function around a node, or empty."""

@@ -4,6 +4,7 @@ Only files that the scan reads anyway are opened; libraries are not followed.
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,17 @@ from opcheck.source.program import Function, Program
 _DEEPEST = 4
 #: A value that comes through more files is unknown: each takes about twenty of Python's 1000 frames.
 _MOST_FILES = 12
+
+
+_HERE = Path()
+#: An import of names that the file does not spell.
+_STAR = re.compile(rb"import[\\\s]*\*")
+#: A text that a device begins with.
+_DEVICE = re.compile(rb"""["']cuda""")
+#: The next statement outside of a block, the parameters of a function, and a default that is a name in them.
+_TOP_LEVEL = re.compile(rb"\n[^\s#)]")
+_SIGNATURE = re.compile(rb".*?\)\s*(?:->[^\n]*)?:[ \t]*(?:#[^\n]*)?\n", re.DOTALL)
+_NAMED_DEFAULT = re.compile(rb"=\s*(?!(?:None|True|False)\b|torch\.)[A-Za-z_]")
 
 
 class Module(NamedTuple):
@@ -46,7 +58,10 @@ class Project:
         paths = tuple(files)
         self._content = content
         self._words: dict[bytes, bool] = {}
-        self._files = {path.as_posix() for path in paths}
+        self._files = {path.as_posix(): path for path in paths}
+        #: by module and folder, the files that the module may be, seen from a file of the folder
+        self._modules: dict[tuple[str, Path], tuple[Path, ...]] = {}
+        self._spelled: dict[tuple[Path, str], bool] = {}
         #: the names of files and folders: what begins with another name is a library
         self._names = {name for path in paths for name in (path.stem, *path.parent.parts)}
         self._load = load
@@ -57,6 +72,7 @@ class Project:
         #: by file and name, the values, so that 40 files that each import the next two take no 2**40 steps
         self._values: dict[tuple[Path, str], tuple[object, ...]] = {}
         self._origins: dict[tuple[str, Path], str] = {}
+        self._full_names: dict[tuple[Path, str], str] = {}
         self._defaults: dict[tuple[Path, str], list[Default]] = {}
         self._open = 0
 
@@ -69,7 +85,7 @@ class Project:
     def has_word(self, word: bytes) -> bool:
         """Return whether a file of the project has a word."""
         if word not in self._words:
-            self._words[word] = any(word in self._content(Path(file)) for file in self._files)
+            self._words[word] = any(word in self._content(path) for path in self._files.values())
         return self._words[word]
 
     def constants(self, dotted: str, importer: Path) -> tuple[object, ...]:
@@ -108,11 +124,13 @@ class Project:
         if key not in self._origins:
             self._origins[key] = ""  # of files that import each other
             self._open += 1
-            for path in self._candidates(module or ".", importer):
-                if path.as_posix() in self._files and path != importer:
+            path = self._find_module(module or ".", importer)
+            if path is not None and self._spells(path, name):
+                place = (path, name)
+                if place not in self._full_names:
                     imported = load(path)
-                    self._origins[key] = imported.program.full_name(name) if imported else ""
-                    break
+                    self._full_names[place] = imported.program.full_name(name) if imported else ""
+                self._origins[key] = self._full_names[place]
             self._open -= 1
         return self._origins[key]
 
@@ -126,7 +144,8 @@ class Project:
         return place[0], self._defaults[place]
 
     def _find_defaults(self, path: Path, name: str) -> list[Default]:
-        module = self._load(path)
+        definition = _find_definition(self._content(path), name)
+        module = self._load(path) if definition is None or _has_device(self._content(path), definition) else None
         bindings = module.program.module_bindings(name) if module else []
         node = bindings[0].node if len(bindings) == 1 else None
         if isinstance(node, ast.ClassDef):
@@ -154,41 +173,69 @@ class Project:
         module_name, _, name = dotted.rpartition(".")
         if not module_name.strip(".") and not module_name:
             return None
-        for path in self._candidates(module_name, importer):
-            if path.as_posix() not in self._files or path == importer:
-                continue
-            if path not in self._bound:
-                program = getattr(self._load(path), "program", None)
-                self._bound[path] = program and (program.module_names(), program.imports)
-            bound = self._bound[path]
-            if bound is None:
-                return None
-            if name in bound[0]:
+        path = self._find_module(module_name, importer)
+        if path is None or not self._spells(path, name):
+            return None
+        if path not in self._bound:
+            if _find_definition(self._content(path), name) is not None:
                 return path, name
-            further = bound[1].get(name, "")
-            return self._define(further, path, depth - 1) if further and depth else None
-        return None
+            program = getattr(self._load(path), "program", None)
+            self._bound[path] = program and (program.module_names(), program.imports)
+        bound = self._bound[path]
+        if bound is None:
+            return None
+        if name in bound[0]:
+            return path, name
+        further = bound[1].get(name, "")
+        return self._define(further, path, depth - 1) if further and depth else None
 
-    def _candidates(self, module: str, importer: Path) -> Iterator[Path]:
-        """Yield the files that a module of this name may be, seen from the file that imports it."""
-        level = len(module) - len(module.lstrip("."))
-        parts = [part for part in module.split(".") if part]
-        if level:
-            # ``from . import a`` and ``from .. import a`` both come as more dots than the statement has.
-            for up in (level, level - 1):
-                if 1 <= up <= len(importer.parents):
-                    yield from _files(importer.parents[up - 1], parts)
-            return
-        # A set of names decides, not the disk.
-        for directory in importer.parents:
-            yield from _files(directory, parts)
+    def _spells(self, path: Path, name: str) -> bool:
+        """Return whether a file may have a name, which Python also reads in letters beyond ASCII."""
+        key = (path, name)
+        if key not in self._spelled:
+            content = self._content(path)
+            is_spelled = name.encode() in content or not content.isascii()
+            self._spelled[key] = is_spelled or _STAR.search(content) is not None
+        return self._spelled[key]
+
+    def _find_module(self, module: str, importer: Path) -> Path | None:
+        """Return the file of a module of this name, seen from the file that imports it."""
+        key = (module, importer.parent)
+        if key not in self._modules:
+            self._modules[key] = tuple(self._candidates(module, importer.parent))
+        return next((path for path in self._modules[key] if path != importer), None)
+
+    def _candidates(self, module: str, folder: Path) -> Iterator[Path]:
+        """Yield the files that a module of this name may be, seen from a file of the folder."""
+        name = module.lstrip(".")
+        level = len(module) - len(name)
+        above = [folder, *folder.parents]
+        # ``from . import a`` and ``from .. import a`` both come as more dots than the statement has.
+        levels = [up for up in (level, level - 1) if 1 <= up <= len(above)]
+        inside = "/".join(part for part in name.split(".") if part)
+        for directory in [above[up - 1] for up in levels] if level else above:
+            base = "" if directory == _HERE else f"{directory.as_posix().rstrip('/')}/"
+            # A set of names decides, not the disk.
+            for file in (f"{inside}.py", f"{inside}/__init__.py") if inside else ("__init__.py",):
+                if base + file in self._files:
+                    yield self._files[base + file]
 
 
-def _files(directory: Path, parts: list[str]) -> Iterator[Path]:
-    base = directory.joinpath(*parts)
-    if parts:
-        yield base.with_name(f"{base.name}.py")
-    yield base / "__init__.py"
+def _find_definition(content: bytes, name: str) -> int | None:
+    """Return where a file defines a function or a class at its top level, as far as that shows without parsing it."""
+    places = (content.find(f"\n{kind} {name}{end}".encode()) for kind in ("def", "class") for end in "(:")
+    return next((place for place in places if place >= 0), None)
+
+
+def _has_device(content: bytes, definition: int) -> bool:
+    """Return whether a parameter of a function or a class may have a device as its default."""
+    if _DEVICE.search(content):
+        return True
+    end = _TOP_LEVEL.search(content, definition + 1)
+    block = content[definition : end.start() if end else None]
+    start = block.find(b"def __init__(") if block.startswith(b"\nclass") else 0
+    signature = _SIGNATURE.match(block, start) if start >= 0 else None
+    return start >= 0 and (signature is None or _NAMED_DEFAULT.search(signature[0]) is not None)
 
 
 def defaults(function: Function) -> Iterator[tuple[int | None, str, ast.expr]]:

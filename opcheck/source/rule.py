@@ -1,6 +1,7 @@
 """The rules of the scan: what a rule reads, and what it returns."""
 
 import ast
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +20,9 @@ from opcheck.source.program import Program
 from opcheck.source.project import Project
 
 Answer = TypeVar("Answer")
-Words = tuple[str, ...] | Callable[[], tuple[str, ...]]
 #: Takes a node and the ``Scanned`` around it.
 Check = Callable[..., "Iterator[Hit]"]
 
-#: An import statement up to the name that it imports, as a part of ``Words``.
-IMPORTS = r"\b(?:import|from)\b(?:[^\n\\]|\\\n)*\b"
 #: Of a longer chain of calls, only so many are read.
 _LONGEST_CHAIN = 100
 
@@ -101,12 +99,13 @@ class ScanRule(CatalogueRule):
 
     #: the kinds of node that it checks; none if the engine itself makes its findings
     nodes: tuple[type[ast.AST], ...] = ()
-    #: The rule reads only sources with any of these words; none: it reads every source. A word is a regular
-    #: expression, or several with blanks between them, each to be found. Only what Python code must spell out (an
-    #: attribute, an imported name, a keyword, a text) may be here.
-    words: Words = ()
-    #: whether constants of other files may replace the words
-    carried: bool = False
+    #: The rule reads only sources with any of these words. A word has parts with blanks between them, each to be
+    #: found: letters; ``torch.load``, a name of torch as a file may import it; ``import:triton``, an expression in an
+    #: import statement; and any other regular expression, where ``~`` stands for blanks, newlines and comments. Only
+    #: what Python code must spell out (an attribute, an imported name, a keyword, a text) may be here.
+    words: Callable[[], tuple[str, ...]] = tuple
+    #: the words that are enough where a constant of another file may replace the others; ``""``: none is needed
+    carried: tuple[str, ...] = ()
     #: Of attributes and calls it checks only those with any of these names: the name of
     #: the attribute; the last part of the called name, as the file writes it or of the full name of
     #: an imported object; a keyword of the call. Kinds that are missing here: it checks all of them.
@@ -137,7 +136,7 @@ class _Declaration(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     words: tuple[str, ...] = ()
     calls: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
-    carried: bool = False
+    carried: tuple[str, ...] = ()
     fix: Applicability | Literal["none"] = "none"
     no_fix: str = ""
     texts: dict[str, _Text] = {}
@@ -153,7 +152,7 @@ def rule(
     *,
     calls: Collection[str] = (),
     attributes: Collection[str] = (),
-    words: Words = (),
+    words: Callable[[], tuple[str, ...]] = tuple,
     applies: Callable[[Target], bool] = lambda _target: True,
 ) -> Callable[[Check], ScanRule]:
     """Declare a rule by the function that finds its hits; the annotation of its first parameter is what it checks.
@@ -162,7 +161,7 @@ def rule(
         code: of its entry in ``rules.toml``.
         calls: those of the entry, where tables have them.
         attributes: the same.
-        words: the same.
+        words: returns more than those of the entry, out of tables that are read when they are needed.
         applies: whether the rule has anything to say about a Mac.
     """
     entry = _DECLARED[code]
@@ -171,10 +170,17 @@ def rule(
     def declare(check: Check) -> ScanRule:
         kind = get_type_hints(check)["node"]
         return ScanRule(
-            id=code, severity=entry.severity, nodes=get_args(kind) or (kind,), words=words or entry.words,
-            carried=entry.carried, names={kind: names for kind, names in narrowed.items() if names}, applies=applies,
-            fix=entry.fix, no_fix=entry.no_fix, check=check,
-        )  # fmt: skip
+            id=code,
+            severity=entry.severity,
+            nodes=get_args(kind) or (kind,),
+            words=functools.cache(lambda: (*entry.words, *words())),
+            carried=entry.carried,
+            names={kind: names for kind, names in narrowed.items() if names},
+            applies=applies,
+            fix=entry.fix,
+            no_fix=entry.no_fix,
+            check=check,
+        )
 
     return declare
 

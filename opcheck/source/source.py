@@ -186,6 +186,7 @@ class Source(NamedTuple):
     """Parsed source."""
 
     tree: ast.Module
+    text: str
     lines: list[str]
     #: (file, line) of each line; empty where the lines are the file's own
     places: list[tuple[str, int]]
@@ -302,14 +303,13 @@ def read_bytes(path: Path, shown: str) -> bytes:
         raise UnreadableError(problem("unreadable", str(error), shown)) from error
 
 
-def python(content: bytes, shown: str) -> Source:
+def python(text: str, shown: str) -> Source:
     """Parse a Python file.
 
     Raises:
-        UnreadableError: it does not decode or parse.
+        UnreadableError: it does not parse.
     """
-    decoded = text(content, shown)
-    return Source(parse(decoded, shown), split_lines(decoded), [])
+    return Source(parse(text, shown), text, split_lines(text), [])
 
 
 def text(content: bytes, shown: str) -> str:
@@ -376,7 +376,8 @@ def notebook(content: bytes, shown: str, problems: list[Problem]) -> Source:
             continue
         lines += cell
         places += [(name, line) for line in range(1, len(cell) + 1)]
-    return Source(parse("\n".join(lines), shown), lines, places)
+    text = "\n".join(lines)
+    return Source(parse(text, shown), text, lines, places)
 
 
 def problem(kind: str, message: str, file: str, line: int = 0) -> Problem:

@@ -11,7 +11,7 @@ import pytest
 import opcheck.source.rules
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import SEVERITIES
-from opcheck.source import engine, signs
+from opcheck.source import signs
 from opcheck.source.rule import ScanRule
 from opcheck.source.rules import BY_ID, RULES
 from tests.source.reading import TARGET, report, scan_text
@@ -257,14 +257,15 @@ def test_the_names_of_a_rule_leave_out_no_finding(tmp_path: Path, monkeypatch: p
     aliases = "from torch.cuda import synchronize as s, is_bf16_supported as b\ns()\nif b(): x.half()\n"
     program = "\n".join([aliases, *(line for _, named, silent in LINES for line in (named, silent))])
     narrowed = scan_text(tmp_path, program, target=OLD)
-    monkeypatch.setattr(engine, "RULES", [dataclasses.replace(rule, names={}) for rule in RULES])
+    monkeypatch.setattr(signs, "RULES", [dataclasses.replace(rule, names={}) for rule in RULES])
+    signs.find_rules.cache_clear()
     assert scan_text(tmp_path, program, target=OLD) == narrowed
     assert ("OC205", 2) in narrowed
 
 
 def test_a_rule_is_left_out_where_the_source_lacks_its_words() -> None:
     def rules(text: str) -> set[str]:
-        return {rule.id for rule in signs.rules_for(text, TARGET)}
+        return {rule.id for rule in signs.find_rules(text, TARGET)[1]}
 
     assert "OC213" not in rules("x.cuda()\n")
     assert "OC213" in rules("x.pin_memory()\n")

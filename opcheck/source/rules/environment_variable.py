@@ -13,7 +13,18 @@ _TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers
 _SETTERS = {"os.environ.setdefault", "os.putenv"}
 
 
-@rule("OC216")
+def _names() -> tuple[str, ...]:
+    """Two wrong letters leave one of three parts of a name whole."""
+    parts = {
+        name[number * len(name) // 3 : (number + 1) * len(name) // 3]
+        for name in load_environment().variables
+        for number in range(3)
+    }
+    texts = "|".join((NAME.pattern, *sorted(parts)))
+    return tuple(f"{setter} (?:{texts})" for setter in ("environ", "putenv"))
+
+
+@rule("OC216", words=_names)
 def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Variables with MPS in their names that the program sets for itself."""
     for name_node, value in _set(node, scanned):

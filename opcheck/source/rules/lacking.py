@@ -1,13 +1,12 @@
 """What no Mac has: kernels in CUDA, packages without a wheel for macOS, backends of torch.compile."""
 
 import ast
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.data.packages import Package, packages
 from opcheck.source.call_tables import read_table
-from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, hit, rule
+from opcheck.source.rule import Hit, Scanned, argument, hit, rule
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
 
@@ -165,11 +164,10 @@ def _goes_on(node: ast.Try) -> bool:
     return any(ast.Raise not in each for each in kinds)
 
 
-@functools.cache
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
     names = {module.partition(".")[0] for module in packages().by_import}
-    return (FLASH, *sorted(_BITS), *(rf"{name} \b{name}\b {IMPORTS}{name}\b" for name in sorted(names)))
+    return FLASH, *sorted(_BITS), f"import:{'|'.join(sorted(names))}"
 
 
 def requirement(path: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from opcheck.common.versions import Version
 from opcheck.source.call_tables import read_lists, read_table, read_words
 from opcheck.source.program import Binding, Function, walk
-from opcheck.source.rule import IMPORTS, Hit, Scanned, argument, chain, hit, method, rule, torch_alias
+from opcheck.source.rule import Hit, Scanned, argument, chain, hit, method, rule, torch_alias
 from opcheck.source.words import is_cuda, last
 
 #: A dtype as its rank (bool, integer, float, complex) and its bits; a sign is of no consequence here.
@@ -389,22 +389,9 @@ _MAKES = {
     "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "logspace", "ones",
     "rand", "randint", "randn", "randperm", "tensor", "zeros", "DoubleTensor",
 }  # fmt: skip
-#: A call that makes a tensor of an array, or the function's import under another name.
-_FROM_NUMPY = r"(?:from_numpy|as_tensor|asarray|tensor)(?:[\\\s]*\(|[\\\s]+as\b)"
 
 
-@rule(
-    "OC210",
-    words=(
-        "float64",
-        r"double (?m)(?:\.[\\\s]*|\bimport\b.*\b|^\s*)double\b",
-        "DoubleTensor",
-        "complex128",
-        "cdouble",
-        rf"numpy torch {IMPORTS}numpy\b {_FROM_NUMPY}",
-    ),
-    calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"},
-)
+@rule("OC210", calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"})
 def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.double()``, ``.to(torch.float64)``, ``dtype=torch.float64`` and the like."""
     dtype = asked_dtype(node, scanned)
