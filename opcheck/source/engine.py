@@ -370,8 +370,7 @@ class Reader:
             # The lines of a requirements.txt are those that pip sees (pip 25.3, req/req_file.py, preprocess).
             is_toml = file.path.suffix == ".toml"
             lines = split_lines(text) if is_toml else text.splitlines()
-            check = scan_requirements.check_pyproject(text) if is_toml else scan_requirements.check_lines(lines)
-            hits = [(find_missing_packages, hit) for hit in check]
+            hits = [(find_missing_packages, hit) for hit in scan_requirements.check(text, lines, is_toml=is_toml)]
         except UnicodeDecodeError as error:
             raise UnreadableError(source.problem("undecodable", str(error), shown)) from error
         except ValueError as error:

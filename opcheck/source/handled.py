@@ -11,7 +11,7 @@ from typing import NamedTuple
 from opcheck.source.devices import about_cuda
 from opcheck.source.program import walk
 from opcheck.source.rule import Scanned, method
-from opcheck.source.words import begins, is_cuda, last
+from opcheck.source.words import begins, is_cuda, last, word
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
 _CONDITIONS = (ast.Call, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Attribute, ast.Name)
@@ -77,7 +77,7 @@ def _find_mps(scanned: Scanned) -> set[ast.AST]:
     if scanned.lines and not any("mps" in line.lower() or "accelerator" in line for line in scanned.lines):
         return nodes_about_mps
     for node in scanned.program.nodes:
-        if not _is_mps(_word(node)):
+        if not _is_mps(word(node)):
             continue
         around: ast.AST | None = node
         while around is not None and around not in nodes_about_mps:
@@ -86,17 +86,10 @@ def _find_mps(scanned: Scanned) -> set[ast.AST]:
     return nodes_about_mps
 
 
-def _word(node: ast.AST) -> str:
-    if isinstance(node, ast.Constant):
-        is_word = isinstance(node.value, str) and len(node.value) < _LONGEST
-        return str(node.value) if is_word else ""
-    return last(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
-
-
-def _is_mps(word: str) -> bool:
-    word = word.lower()
-    return word == "current_accelerator" or (
-        "mps" in word and "mps" in word.replace("-", "_").replace(":", "_").split("_")
+def _is_mps(text: str) -> bool:
+    text = text.lower()
+    return text == "current_accelerator" or (
+        "mps" in text and len(text) < _LONGEST and "mps" in text.replace("-", "_").replace(":", "_").split("_")
     )
 
 

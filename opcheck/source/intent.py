@@ -3,6 +3,7 @@
 import ast
 import re
 
+from opcheck.source.call_tables import read_words
 from opcheck.source.program import NodePlace, Program
 from opcheck.source.words import last, leaves
 
@@ -22,10 +23,7 @@ _FIRST = 3
 _FUNCTION = re.compile(r"ddp|distributed|init_dist|main_worker|deepspeed|nccl|offload", re.IGNORECASE)
 
 _SETS_UP = re.compile(r"init_dist|distributed|nccl", re.IGNORECASE)
-_COLLECTIVES = frozenset(
-    {"all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "broadcast", "gather"}
-    | {"reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter"}
-)
+_COLLECTIVES = read_words("collectives")
 
 
 def for_cuda(node: ast.AST, program: Program, answers: dict[object, int]) -> bool:

@@ -11,12 +11,8 @@ from opcheck.source.call_tables import read_words
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module))
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
-#: The fields without nodes, or with objects that the parser makes once and nodes share (operators, Load,
-#: Store): Parser/Python.asdl of Python 3.14.
-_WITHOUT_NODES = {
-    "arg", "asname", "attr", "conversion", "ctx", "id", "is_async", "kind", "kwd_attrs", "level", "module", "op", "ops",
-    "rest", "simple", "str", "tag", "type_comment",
-}  # fmt: skip
+#: The fields without nodes of their own.
+_WITHOUT_NODES = read_words("fields_without_nodes")
 #: The kinds of node whose fields are texts and numbers alone.
 _LEAVES = (ast.Constant, ast.Global, ast.MatchSingleton, ast.Nonlocal)
 #: The kinds of node with None in a list: ``{**x}``, and keyword parameters without a default.

@@ -3,7 +3,7 @@
 import ast
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,24 +39,15 @@ _QUOTED = re.compile(r"""\"((?:[^"\\]|\\.)*)(?:\"|\\?$)|'([^']*)(?:'|$)""")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 
 
-def check_lines(lines: list[str]) -> Iterator[Hit]:
-    """Return the findings in a requirements.txt."""
-    yield from _check(in_lines(lines), lines)
-
-
-def check_pyproject(text: str) -> Iterator[Hit]:
-    """The findings in a pyproject.toml; those in extras are warnings.
+def check(text: str, lines: list[str], *, is_toml: bool) -> Iterator[Hit]:
+    """Return the findings in a requirements.txt, or in a pyproject.toml; those in extras are warnings.
 
     Raises:
         ValueError: it is not TOML.
     """
-    yield from _check(in_pyproject(text), split_lines(text), is_quoted=True)
-
-
-def _check(wanted: Iterable[tuple[str, int, Severity]], lines: list[str], *, is_quoted: bool = False) -> Iterator[Hit]:
-    for text, number, severity in wanted:
-        for hit in judge(text, number, severity):
-            yield replace(hit, fix=_fix(text, lines[number - 1], number, is_quoted=is_quoted))
+    for wanted, number, severity in in_pyproject(text) if is_toml else in_lines(lines):
+        for hit in judge(wanted, number, severity):
+            yield replace(hit, fix=_fix(wanted, lines[number - 1], number, is_quoted=is_toml))
 
 
 def in_lines(lines: list[str]) -> Iterator[tuple[str, int, Severity]]:

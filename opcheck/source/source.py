@@ -19,6 +19,7 @@ from opcheck.common.globs import ignore_expression
 from opcheck.common.notebooks import code_cells, without_magics
 from opcheck.common.python_source import decode, split_lines
 from opcheck.model.records import Problem, SourceLocation
+from opcheck.source.call_tables import read_words
 from opcheck.source.rules.lacking import requirement
 
 FILE = ".gitignore"
@@ -158,7 +159,7 @@ def read_index(content: bytes) -> list[str]:
 
 # -- finds the files below paths, and parses them --
 
-_LEFT_OUT = {"__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"}
+_LEFT_OUT = read_words("left_out_folders")
 #: Larger files are data: bytes.
 _LARGEST = {".py": 2_000_000, ".ipynb": 50_000_000}
 _KINDS = {

@@ -17,10 +17,7 @@ _BITS = 1000
 
 _NEGATIVE = (ast.NotEq, ast.NotIn, ast.IsNot)
 #: The words of a flag whose only meaning is that the program runs on MPS: ``use_mps``, ``is_torch_mps_available``.
-_MPS_FLAG = {
-    "available", "backend", "device", "enable", "enabled", "has", "have", "is", "mode", "mps", "on", "supported",
-    "torch", "use", "using", "with",
-}  # fmt: skip
+_MPS_FLAG = call_tables.read_words("mps_flag")
 
 
 def compare_device(kind: type[ast.cmpop], left: list[object], right: list[object]) -> bool | None:
@@ -44,6 +41,13 @@ def last(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def word(node: ast.AST) -> str:
+    """Return the last part of a name, or the text of a constant; empty for other nodes."""
+    if isinstance(node, ast.Constant):
+        return str(node.value) if isinstance(node.value, (str, bytes)) else ""
+    return last(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
 
 
 def is_cuda(constant: object) -> bool:

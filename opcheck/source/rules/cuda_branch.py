@@ -1,7 +1,7 @@
 """Conditions that leave MPS out: refusals, branches for CUDA alone, lists of devices."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from opcheck.source.call_tables import read_words
 from opcheck.source.devices import about_cuda, asks_cuda, torch_name
@@ -10,7 +10,7 @@ from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule
 from opcheck.source.rules.device_choice import find_device_choices
-from opcheck.source.words import find_called, find_caught, find_raised, is_cuda, last, tells_failure
+from opcheck.source.words import find_called, find_caught, find_raised, is_cuda, last, tells_failure, word
 
 # -- OC204: the program refuses to run without CUDA ------------------------------------------------
 
@@ -47,13 +47,13 @@ def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:
     torch, test = torch_name(scanned), node.test
     if not torch or not asks_cuda(test.operand if isinstance(test, ast.UnaryOp) else test, scanned):
         return None
-    word = "and not" if isinstance(node, ast.If) else "or"
-    return Fix((insert_after(test, f" {word} {torch}.backends.mps.is_available()"),), "unsafe")
+    joined = "and not" if isinstance(node, ast.If) else "or"
+    return Fix((insert_after(test, f" {joined} {torch}.backends.mps.is_available()"),), "unsafe")
 
 
 def _is_about_cuda(test: ast.expr) -> bool:
-    words = (_word(part).lower() for part in walk(test))
-    return any("cuda" in word or "nccl" in word for word in words)
+    texts = (word(part).lower() for part in walk(test))
+    return any("cuda" in text or "nccl" in text for text in texts)
 
 
 def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
@@ -71,14 +71,6 @@ def _is_caught(node: ast.Assert | ast.If, scanned: Scanned) -> bool:
         if place.parent is place.scope:
             break
     return False
-
-
-def _word(node: ast.AST) -> str:
-    if isinstance(node, ast.Constant):
-        return str(node.value) if isinstance(node.value, (str, bytes)) else ""
-    if isinstance(node, ast.Name):
-        return node.id
-    return node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _ends(statement: ast.stmt, scanned: Scanned) -> bool:
@@ -209,17 +201,11 @@ _OPTIONS = {"add_argument", "option", "Option", "Argument", "Choice", "add_optio
 #: What a user chooses from on a page or in a window, and the position of the list.
 _WIDGETS = {"Radio": 0, "Dropdown": 0, "addItems": 0, "selectbox": 1, "radio": 1}
 _DEVICES = {"cpu", "auto", "gpu", "xpu", "npu", "hpu", "xla", "tpu"}
-_CHECKED = (ast.In, ast.NotIn)
 _LONGEST_CHAIN = 8
 _PROVIDER, _APPLE = "CUDAExecutionProvider", "CoreMLExecutionProvider"
 
 
-def _literal(node: ast.Subscript, scanned: Scanned) -> Iterator[Hit]:
-    if last(node.value) == "Literal":
-        yield from _lists(node.slice, node, scanned)
-
-
-def _call(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+def _option(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     name = last(node.func)
     if name in _OPTIONS:
         listed = argument(node, 0 if name == "Choice" else None, "choices", "type")
@@ -235,17 +221,6 @@ def _entries(node: ast.Dict, scanned: Scanned) -> Iterator[Hit]:
         if isinstance(key, ast.Constant) and "device" in str(key.value).lower():
             first = value.elts[0] if isinstance(value, ast.Tuple) and value.elts else None
             yield from _lists(first if isinstance(first, ast.List) else value, None, scanned)
-
-
-def _find_checks(node: ast.Compare, scanned: Scanned) -> Iterator[Hit]:
-    if len(node.ops) == 1 and isinstance(node.ops[0], _CHECKED) and _refuses(node, scanned):
-        yield from _lists(node.comparators[0], None, scanned)
-
-
-def _providers(node: ast.List, _scanned: Scanned) -> Iterator[Hit]:
-    texts = _texts(node)
-    if _PROVIDER in texts and _APPLE not in texts:
-        yield hit("providers", node, apple=_APPLE)
 
 
 def _texts(node: ast.AST | None) -> list[str]:
@@ -343,17 +318,23 @@ def _to_torch(use: ast.AST, scanned: Scanned) -> bool:
 
 
 _Listing = ast.Subscript | ast.Call | ast.Dict | ast.Compare | ast.List | ast.If
-_FORMS: dict[type[ast.AST], Callable[..., Iterator[Hit]]] = {
-    ast.Subscript: _literal,
-    ast.Call: _call,
-    ast.Dict: _entries,
-    ast.Compare: _find_checks,
-    ast.List: _providers,
-    ast.If: _chain,
-}
 
 
 @rule("OC224", calls={*_OPTIONS, *_WIDGETS, "choices", "options", "values"})
 def find_device_lists(node: _Listing, scanned: Scanned) -> Iterator[Hit]:
     """Options, settings and checks that list devices, branches that refuse others, and providers of ONNX Runtime."""
-    yield from _FORMS[type(node)](node, scanned)
+    match node:
+        case ast.Subscript() if last(node.value) == "Literal":
+            yield from _lists(node.slice, node, scanned)
+        case ast.Call():
+            yield from _option(node, scanned)
+        case ast.Dict():
+            yield from _entries(node, scanned)
+        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[listed]) if _refuses(node, scanned):
+            yield from _lists(listed, None, scanned)
+        case ast.List():
+            texts = _texts(node)
+            if _PROVIDER in texts and _APPLE not in texts:
+                yield hit("providers", node, apple=_APPLE)
+        case ast.If():
+            yield from _chain(node, scanned)

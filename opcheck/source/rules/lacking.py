@@ -40,16 +40,11 @@ FLASH = "flash_attention_2"
 _BITS = {"load_in_4bit", "load_in_8bit"}
 
 
-def _find_attention(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
-    """``attn_implementation="flash_attention_2"`` makes transformers use flash_attn, or a kernel for CUDA."""
+def _find_options(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
+    """Options of transformers: ``attn_implementation="flash_attention_2"`` and ``load_in_4bit=True``."""
     if node.arg in _ATTENTION and scanned.mac.constant(node.value) == FLASH:
-        package = packages().by_name["flash-attn"]
-        yield hit("flash attention", node.value, flash=FLASH, instead=package.instead)
-
-
-def _find_quantization(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
-    """``load_in_4bit=True`` makes transformers quantize by bitsandbytes."""
-    if node.arg in _BITS and scanned.mac.constant(node.value) is True:
+        yield hit("flash attention", node.value, flash=FLASH, instead=packages().by_name["flash-attn"].instead)
+    elif node.arg in _BITS and scanned.mac.constant(node.value) is True:
         method = packages().methods["bitsandbytes"]
         yield hit("bits", node.value, option=node.arg, because=method.because, instead=method.instead)
 
@@ -179,8 +174,7 @@ def requirement(path: Path) -> bool:
 def find_missing_packages(node: ast.Import | ast.ImportFrom | ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """Unguarded imports of such a package, one finding for each package.  Options that need such a package."""
     if isinstance(node, ast.keyword):
-        yield from _find_attention(node, scanned)
-        yield from _find_quantization(node, scanned)
+        yield from _find_options(node, scanned)
         return
     for name in dict.fromkeys(_lacking(node, scanned)):
         first = scanned.once(("first without a wheel",), _first, scanned)[name]

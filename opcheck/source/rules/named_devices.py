@@ -20,7 +20,7 @@ from opcheck.source.handled import handles_mps
 from opcheck.source.program import Function, Program
 from opcheck.source.project import defaults
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule, torch_alias
-from opcheck.source.words import is_cuda, last, leaves, quote
+from opcheck.source.words import is_cuda, last, leaves, quote, word
 
 # -- OC201: .cuda() on a tensor or a module --------------------------------------------------------
 
@@ -331,17 +331,9 @@ def _corrections(scanned: Scanned) -> dict[ast.AST, dict[str, int]]:
 def _holds(test: ast.expr, scanned: Scanned) -> bool:
     """Return whether a condition about devices, or a part of it, is true on a Mac."""
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
-    return any("cuda" in text or "mps" in text for text in _texts(test)) and any(
+    return any("cuda" in text or "mps" in text for text in map(word, ast.walk(test))) and any(
         scanned.mac.truth(part) is True for part in (test, *parts)
     )
-
-
-def _texts(test: ast.expr) -> Iterator[str]:
-    for part in ast.walk(test):
-        if isinstance(part, (ast.Name, ast.Attribute)):
-            yield last(part)
-        elif isinstance(part, ast.Constant):
-            yield str(part.value)
 
 
 # -- OC203: the default of an option or a parameter is CUDA ----------------------------------------

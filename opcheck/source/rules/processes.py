@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from opcheck.source.call_tables import read_words
 from opcheck.source.program import Function, walk
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule, torch_alias
 from opcheck.source.words import last, names
@@ -14,6 +15,9 @@ _MAKES_GROUPS = {"init_process_group", "new_group", "init_device_mesh", "init_di
 #: Of Lightning; the accelerators that no Mac takes for MPS, and the strategies of several processes on GPUs.
 _TRAINERS, _NOT_GPU = {"Trainer", "Fabric"}, {"cpu", "cuda", "tpu", "hpu"}
 _FAMILIES = ("ddp", "fsdp", "deepspeed")
+_NO_DDP = (
+    "ValueError: You set `strategy={}` but strategies from the DDP family are not supported on the MPS accelerator."
+)
 _OPTIONS = {"add_argument", "option", "Option", "add_option"}
 
 
@@ -49,15 +53,8 @@ def _find_parallel(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     strategy, devices, listed = values["strategy"], values["devices"], arguments["devices"]
     is_count = isinstance(devices, int) and devices > 1
     if isinstance(strategy, str) and strategy.startswith(_FAMILIES):
-        yield Hit(
-            node=node,
-            message=f"Lightning has no strategy {strategy} on MPS",
-            hint='strategy="auto", which uses one process for one GPU',
-            prints=f"ValueError: You set `strategy={strategy}` but strategies from the DDP family are not supported "
-            "on the MPS accelerator."
-            if strategy.startswith("ddp")
-            else "",
-        )
+        is_ddp = strategy.startswith("ddp")
+        yield hit("no strategy", node, prints=_NO_DDP.format(strategy) * is_ddp, strategy=strategy)
     elif is_count or (isinstance(listed, (ast.List, ast.Tuple)) and len(listed.elts) > 1):
         yield hit("several devices", node)
 
@@ -102,22 +99,9 @@ def _moves_something_else(call: ast.Call, scanned: Scanned) -> bool:
 
 # -- OC229: processes that start on Linux by fork, and that spawn, the default of macOS, does not start
 
-_MODULES = ("multiprocessing.", "torch.multiprocessing.", "multiprocessing.pool.")
-_STARTS = frozenset(
-    {
-        *(module + name for module in _MODULES for name in ("Process", "Pool", "Manager")),
-        "torch.multiprocessing.spawn",
-        "torch.multiprocessing.start_processes",
-        "torch.multiprocessing.spawn.spawn",
-        "concurrent.futures.ProcessPoolExecutor",
-        "concurrent.futures.process.ProcessPoolExecutor",
-    }
-)
+_STARTS = read_words("starts_processes")
 #: Calls that go through a loader which they are given, by the name that is called.
-_ITERATING = frozenset(
-    {"all", "any", "cycle", "enumerate", "fit", "islice", "iter", "list", "map", "max", "min", "next", "predict",
-     "sorted", "sum", "test", "tqdm", "trange", "train", "tuple", "validate", "zip"}
-)  # fmt: skip
+_ITERATING = read_words("iterating")
 #: Arguments of a dataset that it keeps, and that go to the workers with it.
 _COMPOSES = {"Compose", "Lambda", "Sequential"}
 _KEPT = frozenset({"loader", "is_valid_file", "target_transform", "transform", "transforms"})

@@ -28,16 +28,9 @@ def find_raising_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of the names that raise."""
     name = torch_cuda(node, scanned)
     if name in RAISES:
+        text = "raises, has equivalent" if name in INSTEAD else "raises"
         fix, prints = _fix_call(node, name, scanned), find_error(name, scanned.target)
-        otherwise = "call it only where torch.cuda.is_available()"
-        yield _report(node, name, "fails without CUDA", INSTEAD.get(name, ""), otherwise, fix, prints)
-
-
-def _report(
-    node: ast.Call, name: str, what: str, instead: str, otherwise: str, fix: Fix | None, prints: str = ""
-) -> Hit:
-    hint = f"on MPS: {instead}" if instead else otherwise
-    return Hit(node=node, fix=fix, message=f"torch.cuda.{name} {what}", hint=hint, prints=prints)
+        yield hit(text, node, fix=fix, prints=prints, name=name, instead=INSTEAD.get(name))
 
 
 def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
@@ -80,8 +73,8 @@ def find_idle_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls of the names that do nothing."""
     name = torch_cuda(node, scanned)
     if name in IDLE:
-        fix = called_on_mps(node, name, scanned)
-        yield _report(node, name, "does nothing for MPS", IDLE[name], "it may stay", fix)
+        text = "idle, has equivalent" if IDLE[name] else "idle"
+        yield hit(text, node, fix=called_on_mps(node, name, scanned), name=name, instead=IDLE[name])
 
 
 # -- OC215: settings of cuDNN and of CUDA's matrix products ----------------------------------------
@@ -215,7 +208,6 @@ _OF_CUDA = read_table("autocast_of_cuda")
 _SCALES_SINCE = Version(2, 8)
 #: The first release whose torch.autocast takes mps (torch/amp/autocast_mode.py of the wheels of 2.4 and 2.5).
 _MPS_SINCE = Version(2, 5)
-_BY_HAND = "the file imports no torch by its name, or calls this through a name of its own"
 _DECORATORS = {"torch.amp.custom_fwd", "torch.amp.custom_bwd"}
 #: The last parts of these names.
 _NAMES = {name.rpartition(".")[2] for name in (*_AUTOCAST, *_SCALER, *_OF_CUDA)}
@@ -262,18 +254,8 @@ def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         what = 'torch.amp.GradScaler("cuda")'
     else:
         return
-    message = f"{what} is disabled without CUDA: on a Mac nothing is cast or scaled"
-    if is_off:
-        message = (
-            f'{what} with enabled=False turns off CUDA\'s autocast alone: inside of autocast("mps") this part is cast'
-        )
-    yield Hit(
-        node=node,
-        message=message,
-        hint=f'torch.amp.{ending}("mps"), or with the type of the chosen device',
-        fix=_fix(node, name, scanned, is_off=is_off) if ending == "autocast" else _scaler_fix(node, name, scanned),
-        no_fix=_BY_HAND,
-    )
+    fix = _fix(node, name, scanned, is_off=is_off) if ending == "autocast" else _scaler_fix(node, name, scanned)
+    yield hit("only cuda off" if is_off else "off without cuda", node, fix=fix, what=what, ending=ending)
 
 
 def _may_be_mps(node: ast.Call, scanned: Scanned) -> bool:

@@ -385,10 +385,7 @@ _METHODS = {"double": "float64", "cdouble": "complex128"}
 #: These give a value on the CPU, and what follows them stays there.
 _TO_CPU = {"cpu", "numpy"}
 #: They make a tensor on the CPU where no device is given.
-_MAKES = {
-    "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "linspace", "logspace", "ones",
-    "rand", "randint", "randn", "randperm", "tensor", "zeros", "DoubleTensor",
-}  # fmt: skip
+_MAKES = read_words("makes_tensors")
 
 
 @rule("OC210", calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"})
