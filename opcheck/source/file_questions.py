@@ -22,7 +22,6 @@ from opcheck.source.words import (
     is_cuda,
     last,
     leaves,
-    names,
     tells_failure,
 )
 
@@ -373,7 +372,7 @@ class FileQuestions:
         """Return whether a loop goes over nothing on a Mac: ``range(torch.cuda.device_count())``."""
         match node:
             case ast.Call(func=func, args=[count]):
-                return names(func, "range") and self.constant(count) == 0
+                return last(func) == "range" and self.constant(count) == 0
         return False
 
     def _fails_in_try(self, node: ast.Try, tries: bool) -> bool:  # noqa: FBT001  (handed on by _once)
@@ -418,14 +417,14 @@ class FileQuestions:
 
     def _is_script(self) -> bool:
         return any(
-            isinstance(statement, ast.If) and any(names(part, "__name__") for part in ast.walk(statement.test))
+            isinstance(statement, ast.If) and any(last(part) == "__name__" for part in ast.walk(statement.test))
             for statement in self.program.tree.body
         )
 
 
 def _is_read_beside(part: ast.expr, conditions: Sequence[ast.expr]) -> bool:
     """Return whether a part is ``hasattr(x, "name")`` and another condition reads ``x.name``."""
-    if not (isinstance(part, ast.Call) and names(part.func, "hasattr") and len(part.args) == 2):
+    if not (isinstance(part, ast.Call) and last(part.func) == "hasattr" and len(part.args) == 2):
         return False
     owner, name = part.args
     return any(

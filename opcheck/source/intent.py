@@ -5,7 +5,7 @@ import re
 
 from opcheck.source.call_tables import read_words
 from opcheck.source.program import NodePlace, Program
-from opcheck.source.words import last, leaves
+from opcheck.source.words import last, leaves, word
 
 #: Names of flags behind which a program with one GPU does not come.
 _FLAG = re.compile(
@@ -126,22 +126,17 @@ def _ends_for_one(statement: ast.stmt) -> bool:
     compared = test.comparators[0] if isinstance(test, ast.Compare) else None
     is_one = isinstance(compared, ast.Constant) and compared.value in {0, 1, 2}
     is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    return (is_one or is_not) and any(
-        isinstance(part, (ast.Name, ast.Attribute)) and _PROCESSES.search(last(part)) for part in ast.walk(test)
-    )
+    return (is_one or is_not) and any(_PROCESSES.search(last(part)) for part in ast.walk(test))
 
 
 def _demands(statement: ast.stmt) -> bool:
     """Return whether a statement asserts that there is CUDA."""
     names = ast.walk(statement.test) if isinstance(statement, ast.Assert) else ()
-    return any(isinstance(part, (ast.Name, ast.Attribute)) and "cuda" in last(part).lower() for part in names)
+    return any("cuda" in last(part).lower() for part in names)
 
 
 def _has_flag(test: ast.expr) -> bool:
-    for part in ast.walk(test):
-        if isinstance(part, (ast.Name, ast.Attribute)) and _FLAG.search(last(part)):
-            return True
-        is_text = isinstance(part, ast.Constant) and isinstance(part.value, str)
-        if is_text and _VARIABLE.match(part.value):  # type: ignore[attr-defined]  # a Constant
-            return True
-    return False
+    return any(
+        _FLAG.search(last(part)) or (isinstance(part, ast.Constant) and _VARIABLE.match(word(part)))
+        for part in ast.walk(test)
+    )

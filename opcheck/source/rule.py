@@ -64,6 +64,11 @@ class Scanned:
         part[0] = part[0][getattr(node, "col_offset", 0) :]
         return b"\n".join(part).decode()
 
+    def keywords(self, call: ast.Call, *names: str) -> str:
+        """Return the source of the keywords of a call as further arguments, of all or of those with these names."""
+        given = (each for each in call.keywords if not names or each.arg in names)
+        return "".join(f", {each.arg}={self.text(each.value)}" for each in given)
+
     def unwrap_device(self, node: ast.expr) -> ast.expr:
         """Return the text in ``torch.device(text)``, and any other expression as it is."""
         is_device = isinstance(node, ast.Call) and self.dotted_name(node.func) == "torch.device"

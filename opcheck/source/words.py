@@ -31,13 +31,8 @@ def compare_device(kind: type[ast.cmpop], left: list[object], right: list[object
     return kind not in _NEGATIVE if "mps" in texts else None
 
 
-def names(node: ast.AST, name: str) -> bool:
-    """Return whether a node is a name, or an attribute, of this name."""
-    return (isinstance(node, ast.Name) and node.id == name) or (isinstance(node, ast.Attribute) and node.attr == name)
-
-
-def last(node: ast.expr) -> str:
-    """Return the last part of a name: ``c`` of ``a.b.c``."""
+def last(node: ast.AST) -> str:
+    """Return the last part of a name, ``c`` of ``a.b.c``; empty for other nodes."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -47,7 +42,7 @@ def word(node: ast.AST) -> str:
     """Return the last part of a name, or the text of a constant; empty for other nodes."""
     if isinstance(node, ast.Constant):
         return str(node.value) if isinstance(node.value, (str, bytes)) else ""
-    return last(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+    return last(node)
 
 
 def is_cuda(constant: object) -> bool:

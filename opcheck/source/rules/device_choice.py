@@ -446,7 +446,7 @@ def _write_move(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned
         return None
     if _index(call, scanned) or any(keyword.arg != "non_blocking" for keyword in call.keywords):
         return None
-    further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in call.keywords)
+    further = scanned.keywords(call)
     receiver = scanned.text(call.func.value)
     moved = f"{receiver}.to({device}{further})"
     if "\n" in moved or isinstance(call.func.value, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Lambda, ast.Await)):
@@ -471,7 +471,7 @@ def _moved_by_branch(node: ast.If | ast.IfExp, test: ast.expr, value: ast.expr, 
         return None
     if any(keyword.arg is None for keyword in call.keywords):
         return None
-    further = "".join(f", {word.arg}={scanned.text(word.value)}" for word in call.keywords)
+    further = scanned.keywords(call)
     moved = f'{scanned.text(call.func.value)}.to("mps"{further})'
     if "\n" in moved:
         return None

@@ -64,7 +64,7 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
         return _fix_map_location(option.value, index, scanned)
     if index is not None and not first_gpu:
         return _fix_indexed_move(node, index, scanned)
-    further = "".join(f", non_blocking={scanned.text(keyword.value)}" for keyword in node.keywords)
+    further = scanned.keywords(node, "non_blocking")
     device = "" if first_gpu else cuda_name(node, scanned)
     if device:
         return Fix((replace_method(node, "cuda", f"to({device}{further})"),))
@@ -94,8 +94,7 @@ def _fix_indexed_move(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix 
         return None
     device = text if is_device else device_name(node, scanned)
     device = device or write_mps_or(text, scanned)
-    words = (word for word in node.keywords if word.arg == "non_blocking")
-    further = "".join(f", non_blocking={scanned.text(word.value)}" for word in words)
+    further = scanned.keywords(node, "non_blocking")
     return Fix((replace_method(node, "cuda", f"to({device}{further})"),), "unsafe")
 
 

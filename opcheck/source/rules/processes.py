@@ -7,7 +7,7 @@ from typing import NamedTuple
 from opcheck.source.call_tables import read_words
 from opcheck.source.program import Function, walk
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule, torch_alias
-from opcheck.source.words import last, names
+from opcheck.source.words import last
 
 # -- OC208: processes that talk through NCCL -------------------------------------------------------
 
@@ -164,7 +164,7 @@ def _at_import(scanned: Scanned) -> _AtImport:
     functions: set[ast.AST] = set()
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and any(names(part, "__name__") for part in walk(node.test)):
+        if isinstance(node, ast.If) and any(last(part) == "__name__" for part in walk(node.test)):
             waiting += node.orelse
             continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
