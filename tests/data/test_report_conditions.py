@@ -121,6 +121,10 @@ CASES: dict[str, dict[str, Any]] = {
     "layer-norm-mixed-dtypes-aborts": {"input": (HALF, WHOLE), "weight": HALF},
     "all-any-dim-empty": {"self": (tensor(0, 3), tensor(2, 3)), "result": tensor(3)},
     "mean-empty": EMPTY,
+    "nansum-empty": EMPTY,
+    "sum-prod-empty": EMPTY,
+    "vector-norm-infinity-nan": {"ord": (float("inf"), 2.0)},
+    "norm-infinity-nan": {"p": (float("-inf"), None)},
     "variance-negative-dim": {"dim": ((-2,), (-1,))},
     "constant-pad-rank-5": {
         "self": tensor(1, 1, 4, 256, 256),
