@@ -4,7 +4,7 @@ The host functions are in LinearAlgebra.mm; each step of a blocked factorization
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -393,8 +393,18 @@ def _orthogonal(call: KernelCall, dtype: torch.dtype) -> Launches:
 # Jacobi's methods: a threadgroup a matrix, a simdgroup a pair of columns
 
 
-def _threads(size: int) -> int:
-    return 32 * max(1, min(32, (size + 1) // 2))
+def _jacobi(
+    name: str, values: Tensor, whole: Tensor, bound: dict[str, Any], product: Callable[[Mapping[str, Tensor]], Tensor]
+) -> Launch:
+    """Return the launch for the values of that name, whose product with the vectors is a whole matrix."""
+    operand, none = bound["A"], torch.zeros(_BATCH)
+    m, n = operand.shape[1:]
+    threads, width = 32 * max(1, min(32, (n + 1) // 2)), operand.element_size()
+    bound |= {name: torch.zeros((_BATCH, n)), "info": torch.ones(_BATCH, dtype=torch.int32)}
+    expected: dict[str, Result] = {name: (operand, values, _SLACK), "product": (operand, whole, _SLACK)}
+    expected["info"] = (operand, none)
+    shared = {"Atg": m * n * width, "Vtg": n * n * width, "Qtg": n * n * width}
+    return Launch(bound, _BATCH * threads, expected, threads, shared, {"product": product})
 
 
 @family(r"svd_jacobi_{wide}")
@@ -402,7 +412,6 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with tall matrices, and with one whose adjoint is tall; its vectors have signs of their own."""
     for (m, n), transposed, staged in (((12, 7), 0, 1), ((9, 9), 0, 0), ((11, 6), 1, 1)):
         operand = random((_BATCH, m, n), dtype, m)
-        values = torch.linalg.svdvals(widen(operand))
         left, right = ((n, n), (n, m)) if transposed else ((m, n), (n, n))
         u, v = (torch.zeros((_BATCH, *reversed(shape)), dtype=dtype) for shape in (left, right))
         params = call.struct("params", m=m, n=n, max_sweeps=30, tol=1e-6, u_ld=left[0], u_bstride=left[0] * left[1],
@@ -414,15 +423,8 @@ def _singular(call: KernelCall, dtype: torch.dtype) -> Launches:
             return ((u * bound["S"].double()[:, None]) @ v).to(bound["U"].dtype)
 
         whole = widen(operand.mH if transposed else operand)
-        threads, width = _threads(n), operand.element_size()
-        yield Launch(
-            {"A": operand, "U": u, "S": torch.zeros((_BATCH, n)), "V": v,
-            "Vacc": torch.zeros((_BATCH, n, n), dtype=dtype), "info": torch.ones(_BATCH, dtype=torch.int32),
-            "params": params}, _BATCH * threads,
-            {"S": (operand, values, _SLACK), "product": (operand, whole, _SLACK),
-            "info": (operand, torch.zeros(_BATCH))},
-            group=threads, shared={"Atg": m * n * width, "Vtg": n * n * width}, derived={"product": product}
-        )  # fmt: skip
+        bound = {"A": operand, "U": u, "V": v, "Vacc": torch.zeros((_BATCH, n, n), dtype=dtype), "params": params}
+        yield _jacobi("S", torch.linalg.svdvals(widen(operand)), whole, bound, product)
 
 
 @family(r"eigh_jacobi_{wide}")
@@ -430,21 +432,11 @@ def _eigenvalues(call: KernelCall, dtype: torch.dtype) -> Launches:
     for size, upper in ((8, 0), (13, 1)):
         drawn = random((_BATCH, size, size), dtype, size)
         operand = (drawn + drawn.mH) / 2
-        values = torch.linalg.eigvalsh(widen(operand))
         params = call.struct("params", n=size, max_sweeps=80, tol=1e-6, compute_v=1, upper=upper)
 
         def product(bound: Mapping[str, Tensor]) -> Tensor:
             q = widen(bound["Q"]).transpose(1, 2)
             return ((q * bound["W"].double()[:, None]) @ q.mH).to(bound["Q"].dtype)
 
-        threads, width = _threads(size), operand.element_size()
-        yield Launch({
-            "A": _whole(operand.transpose(1, 2)), "W": torch.zeros((_BATCH, size)),
-            "Q": torch.zeros((_BATCH, size, size), dtype=dtype), "params": params,
-            "info": torch.ones(_BATCH, dtype=torch.int32)
-        }, _BATCH * threads, {"W": (operand, values, _SLACK), "product": (operand, widen(operand), _SLACK),
-            "info": (operand, torch.zeros(_BATCH))}, group=threads,
-            shared={"Atg": size * size * width, "Qtg": size * size * width}, derived={"product": product})  # fmt: skip
-
-
-# Linear algebra: LinearAlgebra.mm
+        bound = {"A": _whole(operand.transpose(1, 2)), "Q": torch.zeros_like(operand), "params": params}
+        yield _jacobi("W", torch.linalg.eigvalsh(widen(operand)), widen(operand), bound, product)
