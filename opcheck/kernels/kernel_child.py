@@ -34,7 +34,7 @@ _LATE = f"it took more than {_PATIENCE:.0f} seconds"
 _START = 120.0
 #: What ends a run with a time limit.
 TIME_LIMIT = "the time limit"
-_CODE = {".py", ".ll", ".cpp"}
+_CODE = {".py", ".ll", ".cpp", ".yaml"}
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
 
 
