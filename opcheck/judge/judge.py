@@ -414,7 +414,9 @@ def _unknown(case: _CallOnTarget) -> Verdict:
     is_own = OF_PROGRAM in registrations
     has_body = any(key.startswith("Composite") for key in registrations)
     if (namespace in _WITHOUT_MPS or is_own) and registrations[:1] == ("CPU",) and not has_body:
-        because = MEANINGS["cpu_only_of_program" if is_own else "cpu_only"].format(release=f"torch {case.release.torch}")
+        because = MEANINGS["cpu_only_of_program" if is_own else "cpu_only"].format(
+            release=f"torch {case.release.torch}"
+        )
         prints = messages.fallback_warning(case.last) if case.target.cpu_fallback else case.not_implemented
         return Verdict(status="fallback", kind="env", because=because, evidence=case.absent(), prints=prints)
     if namespace == "aten":
