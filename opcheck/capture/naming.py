@@ -114,8 +114,8 @@ def _defines_model(node: ast.stmt, models: Iterable[str]) -> str:
         return node.name if any(_is_class(base, models) for base in node.bases) else ""
     if isinstance(node, ast.FunctionDef):
         returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return)]
-        made = [each for each in ast.walk(node) if isinstance(each, ast.Assign) and _is_made(each.value, models)]
-        local = {target.id for each in made for target in each.targets if isinstance(target, ast.Name)}
+        modules = [each for each in ast.walk(node) if isinstance(each, ast.Assign) and _is_made(each.value, models)]
+        local = {target.id for each in modules for target in each.targets if isinstance(target, ast.Name)}
         makes = any(
             _is_made(value, models) or (isinstance(value, ast.Name) and value.id in local) for value in returned
         )
@@ -227,8 +227,8 @@ def _which_library(spec: str) -> ModelLoadError:
             f"{spec} is in {plural(len(named), 'library')}: name it with its library",
             hint=f"opcheck audit {' or opcheck audit '.join(named)}",
         )
-    known = recipes() if len(spec) >= _FEWEST_LETTERS else ()
-    shipped = [name for name in known if _plain(name.rpartition("/")[2]).startswith(_plain(spec))]
+    names = recipes() if len(spec) >= _FEWEST_LETTERS else ()
+    shipped = [name for name in names if _plain(name.rpartition("/")[2]).startswith(_plain(spec))]
     if shipped:
         return ModelLoadError(
             f"{spec} is no file, folder or model of an installed library",

@@ -423,30 +423,30 @@ def _from_recipe(spec: str) -> Repository:
     Raises:
         ModelLoadError: there is none.
     """
-    known = recipes()
+    every = recipes()
     prefix, _, name = spec.partition(":")
     if prefix == "diffusers":
-        fitting = (key for key, each in known.items() if each.index.get("_class_name") == name)
+        fitting = (key for key, each in every.items() if each.index.get("_class_name") == name)
     elif spec.startswith(RECIPE):
-        fitting = (key for key in known if key == name)
+        fitting = (key for key in every if key == name)
     else:
         name = name.removeprefix(_TASK)
-        fitting = (key for key, each in known.items() if each.task == name and each.config)
+        fitting = (key for key, each in every.items() if each.task == name and each.config)
     found = next(fitting, "")
     if found:
         return Repository(
             name=f"recipe of {found}",
-            files={path: json.dumps(value) for path, value in known[found].contents().items()},
-            weights=(FolderWeights(elements={known[found].dtype: 1}),),
+            files={path: json.dumps(value) for path, value in every[found].contents().items()},
+            weights=(FolderWeights(elements={every[found].dtype: 1}),),
         )
     if spec.startswith(RECIPE):
-        near = difflib.get_close_matches(name, known)
+        near = difflib.get_close_matches(name, every)
         raise ModelLoadError(
             f"opcheck has no recipe of {name}",
             context=f"model {spec}",
             hint=f"did you mean recipe:{near[0]}" if near else f"audit it from the hub: hf:{name}",
         )
-    tasks = sorted({each.task for each in known.values() if each.config})
+    tasks = sorted({each.task for each in every.values() if each.config})
     raise ModelLoadError(
         f"opcheck has no recipe of a model for {name}",
         context=f"model {spec}",

@@ -95,7 +95,7 @@ class Mover:
                 str(error), context=name, hint="give it in a dense layout, if the model takes that"
             ) from error
         is_parameter = kind == "parameter"
-        made = None if tensor.dtype in PLAIN_DTYPES else self._births.origin(tensor)
+        maker = None if tensor.dtype in PLAIN_DTYPES else self._births.origin(tensor)
         # A parameter or buffer of a lazy module has no size before the first call makes it.
         lazy = is_lazy(tensor)
         move = parameter_to_mps if is_parameter or lazy else to_mps
@@ -112,7 +112,7 @@ class Mover:
             self.bytes += size
         if tensor.dtype not in PLAIN_DTYPES or tensor.layout is not torch.strided:
             dtype, layout = (str(each).removeprefix("torch.") for each in (tensor.dtype, tensor.layout))
-            self.moves.append(Move(number, storage, name, dtype, tuple(tensor.shape), made, layout))
+            self.moves.append(Move(number, storage, name, dtype, tuple(tensor.shape), maker, layout))
         return moved
 
     def _move_wrapper(self, tensor: Any, name: str) -> torch.Tensor:
@@ -133,8 +133,8 @@ class Mover:
 
     def births(self, numbers: Numbers) -> tuple[Birth, ...]:
         """Return how the tensors of these moves were made, as far as it was seen."""
-        made = ((move, move.made) for move in self.moves if move.made is not None)
-        return tuple(birth(each, numbers.number("moved", move.number), move.name) for move, each in made)
+        pairs = ((move, move.made) for move in self.moves if move.made is not None)
+        return tuple(birth(maker, numbers.number("moved", move.number), move.name) for move, maker in pairs)
 
 
 def _global_names(tensors: Sequence[torch.Tensor]) -> dict[int, str]:

@@ -67,10 +67,10 @@ def _labels(model: nn.Module, family: str, arguments: Given) -> Given:
     if family != "transformers":
         return {}
     names = [base.__name__ for base in type(model).__mro__]
-    labels = next((made for end, made in _label_recipes().items() if any(n.endswith(end) for n in names)), {})
+    labels = next((codes for end, codes in _label_recipes().items() if any(n.endswith(end) for n in names)), {})
     tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
     ids = arguments.get("decoder_input_ids", arguments.get("input_ids"))
-    known = {
+    names_in_labels = {
         **{name: value for name, value in {**arguments, "ids": ids}.items() if value is not None},
         **FUNCTIONS,
         "ints": lambda high, *shape: values(shape, torch.int64, high),
@@ -78,7 +78,7 @@ def _labels(model: nn.Module, family: str, arguments: Given) -> Given:
         "config": model.config,
     }
     try:
-        return {name: evaluate(code, known) for name, code in labels.items()}
+        return {name: evaluate(code, names_in_labels) for name, code in labels.items()}
     except NameError:
         return {}
 

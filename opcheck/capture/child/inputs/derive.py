@@ -247,8 +247,8 @@ def _timm(model: Any) -> tuple[Any, ...]:
 def _torchvision(model: torch.nn.Module) -> tuple[Any, ...]:
     homes = [base.__module__ for base in type(model).__mro__]
     home = next(home for home in homes if home.startswith("torchvision."))
-    known = _SHAPES["torchvision"].items()
-    shape = next(tuple(shape) for prefix, shape in known if any(base.startswith(prefix) for base in homes))
+    rows = _SHAPES["torchvision"].items()
+    shape = next(tuple(shape) for prefix, shape in rows if any(base.startswith(prefix) for base in homes))
     size = getattr(model, "image_size", None)
     if home == "torchvision.models.vision_transformer" and isinstance(size, int):
         shape = (1, 3, size, size)

@@ -114,8 +114,8 @@ class TensorLog:
             return state[1]
         self._count += 1
         self._on_cpu[id(tensor)] = (weakref.ref(tensor), -self._count)
-        if (made := self._births.origin(tensor)) is not None:
-            self.made[-self._count] = made
+        if (maker := self._births.origin(tensor)) is not None:
+            self.made[-self._count] = maker
         return -self._count
 
     def _gave_back(self, storage: int) -> None:
