@@ -444,11 +444,24 @@ class _Attribute:
         self._write(tensor, value)
 
 
+def set_storage(self: Any, *args: Any, **options: Any) -> Any:
+    """Run ``tensor.set_(source)``, which takes no memory of another device (native/Resize.h, checkSetStorage)."""
+    source = args[0] if args else options.get("source")
+    memory = (torch.UntypedStorage, torch.TypedStorage)
+    if isinstance(source, memory) and source.device.type != self.device.type:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on different device '
+            f'"{source.device}".  This is no longer allowed; the devices must match.'
+        )
+    return _Base.set_(self, *args, **options)
+
+
 _METHODS: dict[str, Callable[..., Any]] = {
     **{each.__name__: each for each in (cpu, cuda, numpy, tolist, new_tensor, new, untyped_storage, data_ptr)},
     "get_device": _get_device,
     "to": move,
     "type": type_,
+    "set_": set_storage,
     # TensorConversions.cpp: ``self.to(other.options())``
     "type_as": lambda self, other: move(self, other.device, other.dtype),
     "__repr__": show,

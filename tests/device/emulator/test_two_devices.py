@@ -266,3 +266,12 @@ def test_an_audit_refuses_a_number_of_the_cpu(model: nn.Module, op: str) -> None
     report = opcheck.audit(model, (torch.ones(3),), torch="2.13", macos="15")
     refused = [group.op for group in report.groups if group.verdict.status == "unsupported"]
     assert refused == [op]
+
+
+def test_a_tensor_takes_no_memory_of_another_device() -> None:
+    for tensor, other in ((here(), there()), (there(), here())):
+        text = f'tensor on device "{tensor.device}" to a storage on different device "{other.device}"'
+        with pytest.raises(RuntimeError, match=text):
+            tensor.set_(other.untyped_storage())
+        own = torch.empty(0, device=tensor.device).set_(tensor.untyped_storage(), 0, (6,), (1,))
+        assert (own.device, own.tolist()) == (tensor.device, [0, 1, 2, 3, 4, 5])
