@@ -4,7 +4,7 @@ import ast
 import functools
 from collections.abc import Callable, Iterator
 from types import UnionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opcheck.source.call_tables import read_words
 
@@ -123,11 +123,11 @@ class Program:
             kind = type(node)
             fields = fields_by_kind[kind]
             if not fields:
-                if kind is ast.Global:
+                if isinstance(node, ast.Global):
                     self._globals |= {(parents[node][1], name) for name in node.names}
                 continue
             shared = (node, node if kind in _SCOPES else parents[node][1])
-            children: list[ast.AST] = []
+            children: list[Any] = []
             for field in fields:
                 value = getattr(node, field)
                 if type(value) is list:

@@ -21,12 +21,10 @@ _MOST_FILES = 12
 _HERE = Path()
 #: An import of names that the file does not spell.
 _STAR = re.compile(rb"import[\\\s]*\*")
-#: A text that a device begins with.
-_DEVICE = re.compile(rb"""["']cuda""")
-#: The next statement outside of a block, the parameters of a function, and a default that is a name in them.
+#: The next statement outside of a block, the parameters of a function, and a device or a name as a default in them.
 _TOP_LEVEL = re.compile(rb"\n[^\s#)]")
 _SIGNATURE = re.compile(rb".*?\)\s*(?:->[^\n]*)?:[ \t]*(?:#[^\n]*)?\n", re.DOTALL)
-_NAMED_DEFAULT = re.compile(rb"=\s*(?!(?:None|True|False)\b|torch\.)[A-Za-z_]")
+_DEFAULT = re.compile(rb"""=\s*(?!(?:None|True|False)\b|torch\.)[A-Za-z_(]|["']cuda""")
 
 
 class Module(NamedTuple):
@@ -229,13 +227,11 @@ def _find_definition(content: bytes, name: str) -> int | None:
 
 def _has_device(content: bytes, definition: int) -> bool:
     """Return whether a parameter of a function or a class may have a device as its default."""
-    if _DEVICE.search(content):
-        return True
     end = _TOP_LEVEL.search(content, definition + 1)
     block = content[definition : end.start() if end else None]
     start = block.find(b"def __init__(") if block.startswith(b"\nclass") else 0
     signature = _SIGNATURE.match(block, start) if start >= 0 else None
-    return start >= 0 and (signature is None or _NAMED_DEFAULT.search(signature[0]) is not None)
+    return start >= 0 and (signature is None or _DEFAULT.search(signature[0]) is not None)
 
 
 def defaults(function: Function) -> Iterator[tuple[int | None, str, ast.expr]]:
