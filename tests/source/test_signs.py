@@ -130,3 +130,28 @@ def test_files_that_many_others_call_are_not_parsed_again_and_again(
     monkeypatch.setattr(source, "parse", count_parsed)
     assert len(engine.scan(paths, TARGET).findings) > count
     assert len(parsed) < 3 * count
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("import torch as t\nx = t.load('a')\n", "OC227"),
+        ("from torch import (\n    save,\n    load,\n)\nx = load('a')\n", "OC227"),
+        ("from torch import *\nx = load('a')\n", "OC227"),
+        ("import torch\nx = (torch  # a comment\n    .load('a'))\n", "OC227"),
+        ("import torch\nx = y.double(  # a comment\n)\n", "OC210"),
+        ("import torch\ndtype = torch.float64\nx = y.to(dtype)\n", "OC210"),
+        ("import torch\nx = y.to(d, torch.float64)\n", "OC210"),
+        ("import torch\nimport numpy as np\nx = torch.from_numpy(np.zeros(3)).to(device)\n", "OC210"),
+        ("import os\nos.environ['PYTORCH_ENABLE_MPS_FALBAK'] = '1'\n", "OC216"),
+        ("import torch\nf = f'{1}'; print(f'{torch.cuda.current_device()} a text')\n", "OC205"),
+    ],
+)
+def test_a_name_is_seen_as_a_file_may_import_and_lay_it_out(text: str, rule: str, tmp_path: Path) -> None:
+    assert rule in {finding.rule for finding in report(tmp_path, a=text).findings}
+
+
+def test_a_message_and_a_comparison_are_no_words() -> None:
+    assert signs.is_silent("import torch\nraise ValueError('there is no cuda here')\n", TARGET)
+    assert signs.is_silent("import torch\nx = y.dtype == torch.float64\n", TARGET)
+    assert not signs.is_silent("import torch\nx = torch.device('cuda')\n", TARGET)
