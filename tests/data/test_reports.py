@@ -255,3 +255,17 @@ def test_a_half_tensor_takes_no_scaled_float32_in_place(torch: str, other: str, 
     inputs = (tensor("self", 16, dtype="float16"), tensor("other", 16, dtype=other))
     result = statements(torch, "aten::add_.Tensor", *inputs, alpha=alpha)
     assert ("add-alpha-in-place-narrower" in result) is holds
+
+
+@pytest.mark.parametrize(("size", "bounds", "holds"), [(2**29, 2, True), (2**29, 1, False), (2**29 - 1, 2, False)])
+def test_clamp_between_two_large_tensors_finds_no_kernel(size: int, bounds: int, *, holds: bool) -> None:
+    inputs = [tensor(argument, size) for argument in ("self", "min", "max")[: 1 + bounds]]
+    assert ("clamp-two-bounds-2-31" in statements("2.13", "aten::clamp.Tensor", *inputs)) is holds
+    assert "clamp-two-bounds-2-31" not in statements("2.14", "aten::clamp.Tensor", *inputs)
+
+
+@pytest.mark.parametrize(("dtype", "holds"), [("float16", True), ("float32", False)])
+def test_clamp_between_two_tensors_keeps_their_dtype(dtype: str, *, holds: bool) -> None:
+    inputs = [tensor(argument, 4) for argument in ("self", "min", "max")]
+    found = statements("2.13", "aten::clamp.Tensor_out", *inputs, tensor("out", 4, dtype=dtype))
+    assert ("clamp-two-bounds-out-dtype" in found) is holds
