@@ -142,7 +142,8 @@ class _Search(NamedTuple):
 @functools.cache
 def _search_of(word: str) -> _Search:
     """Return what finds a word; ``ScanRule.words`` explains how words are written."""
-    plain, parts = [], []
+    plain: list[str] = []
+    parts: list[re.Pattern[str] | _Imported | _OfTorch] = []
     for part in word.split(" "):
         if part.isidentifier():
             plain.append(part)

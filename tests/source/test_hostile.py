@@ -313,10 +313,10 @@ def test_folders_that_nest_deeper_than_the_stack_of_python_are_named(tmp_path: P
 
 
 def test_a_failure_of_a_rule_is_that_file_s_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(content: bytes, shown: str) -> object:
+    def fails(text: str, shown: str) -> object:
         if shown.endswith("a.py"):
             raise KeyError(shown)
-        return python(content, shown)
+        return python(text, shown)
 
     python = source.python
     monkeypatch.setattr(source, "python", fails)
