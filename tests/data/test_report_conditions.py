@@ -121,6 +121,7 @@ CASES: dict[str, dict[str, Any]] = {
     "layer-norm-mixed-dtypes-aborts": {"input": (HALF, WHOLE), "weight": HALF},
     "all-any-dim-empty": {"self": (tensor(0, 3), tensor(2, 3)), "result": tensor(3)},
     "mean-empty": EMPTY,
+    "gather-one-long-dimension-aborts": {"self": (tensor(3, 1), tensor(3, 2)), "index": tensor(3, 1, dtype="int64")},
     "nansum-empty": EMPTY,
     "sum-prod-empty": EMPTY,
     "vector-norm-infinity-nan": {"ord": (float("inf"), 2.0)},
