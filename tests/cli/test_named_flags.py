@@ -20,9 +20,17 @@ OTHERS = frozenset(
         *("--no-build-isolation", "--no-input", "--only-binary", "--platform", "--pre"),
         *("--python-version", "--upgrade"),  # pip
         "--no-as-needed",  # the linker, in an error text of torch
-        *("--exclude-newer", "--no-annotate", "--no-header", "--no-project", "--python", "--torch-backend"),  # uv
+        *(
+            "--exclude-newer",
+            "--no-annotate",
+            "--no-header",
+            "--no-project",
+            "--python",
+            "--system",
+            "--torch-backend",
+        ),  # uv
         *("--list", "--multiprocessing-fork", "--strict-markers"),  # softwareupdate, Python, pytest
-        "--train",  # scripts/bench_capture.py
+        *("--log", "--train"),  # gh, scripts/bench_capture.py
         *("--json", "--no-shader"),  # a short form, a program's
         *("--epochs", "--flag", "--mps"),  # any flag, any program's
     }
@@ -43,8 +51,10 @@ def _flags(command: click.Command) -> set[str]:
 def _texts() -> Iterator[str]:
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         yield page.read_text(encoding="utf-8")
-    for declaration in (ROOT / "opcheck" / "features").glob("*/feature.json"):
-        yield declaration.read_text(encoding="utf-8")
+    for data in (
+        path for kind in ("yaml", "toml", "json", "txt", "template") for path in ROOT.glob(f"opcheck/**/*.{kind}")
+    ):
+        yield data.read_text(encoding="utf-8")
     for module in (ROOT / "opcheck").rglob("*.py"):
         for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -68,17 +68,7 @@ def test_where_the_kernel_checks_the_program_gets_its_text(name: str, release: s
 
 
 @pytest.mark.parametrize(
-    ("name", "release"),
-    [
-        ("embedding", "2.13"),
-        ("index", "2.9"),
-        ("index_put", "2.9"),
-        ("index_select", "2.13"),
-        ("index_add", "2.13"),
-        ("gather", "2.12"),
-        ("scatter", "2.12"),
-        ("cross_entropy", "2.14"),
-    ],
+    ("name", "release"), [("embedding", "2.13"), ("index_add", "2.13"), ("gather", "2.12"), ("scatter", "2.12")]
 )
 def test_where_the_kernel_has_no_check_the_program_goes_on_and_its_numbers_are_not_known(
     name: str, release: str
@@ -87,6 +77,21 @@ def test_where_the_kernel_has_no_check_the_program_goes_on_and_its_numbers_are_n
     assert error is None
     (unknown,) = [group.verdict for group in report.groups if group.verdict.status == "unknown"]
     assert "a Mac does not check" in unknown.because
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "advisory"),
+    [
+        ("index", "2.9", "index-put-no-bounds-check"),
+        ("index_put", "2.9", "index-put-no-bounds-check"),
+        ("index_select", "2.13", "index-select-no-bounds-check"),
+        ("cross_entropy", "2.14", "nll-loss-no-bounds-check"),
+    ],
+)
+def test_where_an_advisory_states_the_missing_check_the_result_is_wrong(name: str, release: str, advisory: str) -> None:
+    error, report = run(CALLS[name], release)
+    assert error is None
+    assert [each.ids for each in report.wrong] == [(advisory,)]
 
 
 def test_an_advisory_that_knows_the_result_is_the_verdict() -> None:
