@@ -160,6 +160,7 @@ def _without_zeros(divisor: Any) -> Any:
 #: what takes the place of an argument that no Mac checks, by its name in the table
 CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "absolute": torch.abs,
+    "identity": lambda matrices: torch.eye(*matrices.shape[-2:], dtype=matrices.dtype).expand_as(matrices),
     "nonzero": _without_zeros,
     "probabilities": lambda numbers: numbers.nan_to_num(nan=0.0).clamp(0, 1),
     "zeros": torch.zeros_like,
