@@ -345,7 +345,7 @@ def _arithmetic(node: ast.BinOp, values: Mapping[str, Any]) -> Any:
 
 _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
     ast.Constant: lambda node, _: node.value,
-    # A name without a value raises a LookupError: the expression cannot tell.
+    # A name without a value raises a LookupError: the expression has no answer.
     ast.Name: lambda node, values: values[node.id],
     ast.Attribute: _attribute,
     ast.BoolOp: _bool_op,

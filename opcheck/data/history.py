@@ -45,7 +45,7 @@ def expand(history: Sequence[Entry], lines: Sequence[str]) -> dict[str, str]:
 
 
 def column(operators: Mapping[str, Sequence[Entry]], lines: Sequence[str], line: str) -> dict[str, str]:
-    """Return every overload that has a value in one of the given lines (in order), with the value."""
+    """Return every overload that has a value in any of these lines (in order), with the value."""
     later = frozenset(lines[lines.index(line) + 1 :])
     values = {}
     for name, history in operators.items():

@@ -393,7 +393,7 @@ def _together(case: _CallOnTarget, ids: Iterable[tuple[str, ...]]) -> tuple[str,
     return tuple(filter(may_match, _sorted_ids(ids)))
 
 
-#: Detail of the evidence that marks a composite which the capture did not look into, and of one that calls nothing.
+#: Detail of the evidence that marks a composite which the capture did not look into, and a composite that calls nothing.
 NOT_FOLLOWED, _CALLS_NOTHING = "its body was not followed", "its body calls nothing"
 
 

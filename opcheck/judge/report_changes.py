@@ -37,7 +37,7 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 class Side(NamedTuple):
-    """One of the two reports, whether it was just made or read from a file."""
+    """A report of the comparison, just made or read from a file."""
 
     #: how the user named it: a file, or a target
     name: str

@@ -249,7 +249,7 @@ def _take(kind: str, index: str, name: str) -> str:
     return fill("take", T=kind, index=index, name=name, size=_slot(kind))
 
 
-#: Where a fold of integers begins, and one of floats.
+#: Where a fold of integers begins, and a fold of floats.
 _IDENTITIES = {"sum": ("0", "-0.0"), "product": ("1", "1.0"), "and": ("-1", ""), "or": ("0", ""), "xor": ("0", "")}
 #: What fmin and fmax leave out.
 _NAN = {"half": "0xH7E00", "bfloat": "0xR7FC0", "float": "0x7FF8000000000000"}

@@ -75,7 +75,7 @@ class OperatorLookup:
         self._states: dict[int, State] = {}
         self._numbers: dict[Hashable, int] = {}
         self._likenesses: dict[int, _Likeness] = {}
-        #: what an answer says of the lists
+        #: the lists, as an answer names them
         self.about = {"digest": lists.digest, "newest": lists.releases[-1].torch}
 
     def verdict(self, op: str, target: Target, dtype: str) -> Verdict:

@@ -62,7 +62,7 @@ class Option(msgspec.Struct, frozen=True):
     action: Action = "chooses"
     #: whether it has an OPCHECK_* variable and a key of ``[tool.opcheck]``; else it is a flag alone
     configurable: bool = True
-    #: that variable, where the one of its name means something else
+    #: that variable, where the variable of its name means something else
     variable: str = ""
 
 

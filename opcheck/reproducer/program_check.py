@@ -137,7 +137,7 @@ def expectation(chosen: ChosenFinding, raised: str = "") -> tuple[str, ...]:
     if raised:
         return (raised,)
     if chosen.uncertain:
-        return (f"perhaps, the op lists do not tell for certain: {chosen.finding.prints}",)
+        return (f"perhaps, the op lists are not certain: {chosen.finding.prints}",)
     if chosen.silent:
         texts = [chosen.report.statements[name].summary for name in chosen.statement_names]
         return ("no error, and a result that is not the CPU's:", *texts)

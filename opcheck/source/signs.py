@@ -131,7 +131,7 @@ class _OfTorch:
 
 
 class _Search(NamedTuple):
-    """What a text must have for one of the words of a rule."""
+    """The condition on a text for a word of a rule."""
 
     #: each is a part of it
     plain: tuple[str, ...]
@@ -170,7 +170,7 @@ class Sighting:
         self._words: dict[str, bool] = {}
 
     def has_any(self, words: Iterable[str]) -> bool:
-        """Return whether the text has one of the words."""
+        """Return whether the text has any of the words."""
         return any(self._words[word] if word in self._words else self._find(word) for word in words)
 
     def _find(self, word: str) -> bool:
@@ -238,7 +238,7 @@ def _carries(value: ast.expr, mac: FileQuestions) -> bool:
 
 
 def mention(names: Collection[str]) -> Callable[[str], bool]:
-    """Return whether a text imports one of the names, or reads it as an attribute of a module."""
+    """Return whether a text imports any of the names, or reads it as an attribute of a module."""
     alternatives = "|".join(map(re.escape, sorted(names)))
     name, attribute = re.compile(rf"\b(?:{alternatives})\b"), re.compile(rf"\.{_GAP}(?:{alternatives})\b")
 

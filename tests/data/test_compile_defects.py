@@ -123,8 +123,8 @@ def test_a_call_that_stays_eager_is_known_by_its_arguments(defect: str, call: st
 @pytest.mark.parametrize(
     ("defect", "note"),
     [
-        ("nested-masks", "tmp_scoped_2 of an outer masked block is hidden by one of an inner block"),
-        ("masked-blocks-share-a-value", "tmp7 is tmp1 in one masked block, and stands for tmp0 of another"),
+        ("nested-masks", "tmp_scoped_2 of an outer masked block is hidden by that of an inner block"),
+        ("masked-blocks-share-a-value", "tmp7 is tmp1 in a masked block, and replaces tmp0 of another"),
     ],
 )
 def test_what_went_wrong_while_a_kernel_was_written_is_known(defect: str, note: str) -> None:
@@ -149,7 +149,7 @@ def test_a_failure_is_known_by_its_message() -> None:
     assert not by_id["missing-math"].explains("Inductor's Metal backend does not implement sinhc")
     assert not by_id["welford-barrier"].explains("welford")
     float64 = "Inductor's Metal backend has no float64"
-    assert by_id["python-floats"].explains(f"{float64}, in which Dynamo passes floats of Python")
+    assert by_id["python-floats"].explains(f"{float64}, where Dynamo passes floats of Python")
     assert not by_id["python-floats"].explains(float64)
 
 

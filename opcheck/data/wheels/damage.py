@@ -1,4 +1,4 @@
-"""The errors of wheels: what can be wrong with one, and what to do about it (damage.yaml)."""
+"""The errors of wheels: what can be wrong, and what to do (damage.yaml)."""
 
 from pathlib import Path
 

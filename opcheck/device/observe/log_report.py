@@ -131,7 +131,7 @@ class ObservedCalls(Record, frozen=True, kw_only=True):
 
     #: empty where the printed text names none
     op: str
-    #: because says what the calls did, without numbers; there is no evidence yet
+    #: ``because`` describes what the calls did, without numbers; there is no evidence yet
     verdict: Verdict
     #: how many calls there were at least
     count: int

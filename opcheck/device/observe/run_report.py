@@ -113,7 +113,7 @@ class CallTimeline:
         return self._place_calls(calls, counts, count=sum(counts.values()) or calls.count)
 
     def _place_calls(self, calls: ObservedCalls, counts: dict[int, int], **changes: Any) -> ObservedCalls:
-        """The calls with what the recorder has of so many of each row."""
+        """The calls with the records of so many of each row."""
         places, dtypes = self._places(counts) or calls.places, self._dtypes(counts)
         return msgspec.structs.replace(calls, where=self._machine, places=places, dtypes=dtypes, **changes)
 

@@ -211,7 +211,7 @@ def check(output: Path) -> None:
         raise _refusal(foreign, output)
 
 
-#: Bytes on disk that a page takes at least: half of what the pages of the shipped lists take.
+#: Bytes on disk that a page takes at least: half of the size of the pages of the shipped lists.
 _PAGE = 16 << 10
 
 

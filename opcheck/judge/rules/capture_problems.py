@@ -145,7 +145,7 @@ def find_differing_releases(audited: Audited) -> Iterator[Finding]:
 
 
 def _hint_end(problem: Problem) -> str:
-    """Return what to do about what ended the program."""
+    """Return the way out for the problem that ended the program."""
     kind, answer = problem.kind, problem.answered
     if kind == "needs_newer_torch":
         return (

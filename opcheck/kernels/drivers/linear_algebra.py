@@ -44,7 +44,7 @@ def _swap_rows(matrices: Tensor, pivots: Tensor, columns: Sequence[int] | slice,
 
 
 def _step(result: Result, params: Sequence[int], grid: Sequence[int], group: Sequence[int], **bound: Any) -> Launch:
-    """Return the launch of a step that changes the matrices ``result`` shows, with what else is bound."""
+    """Return the launch of a step that changes the matrices ``result`` shows, with the other arguments bound."""
     bound |= {"A": _whole(result[0]), "dims": result[0].shape[1:], "params": params}
     return Launch(bound, grid, {"A": result}, group=group)
 

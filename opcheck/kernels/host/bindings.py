@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from opcheck.kernels.host import copying_calls, indexing_calls, layer_calls, pointwise_calls, row_calls, sorting_calls
-from opcheck.kernels.host.host_call import BoundCall, HostCall
+from opcheck.kernels.host.host_call import CallArguments, HostCall
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: The functions by the operators that they bind; the others are in the table of pointwise operators.
@@ -51,7 +51,7 @@ def free_dims(call: HostCall) -> FreeDims:
     return FreeDims((), ())
 
 
-def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Return the launches of a call in a release.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, UnboundError, empty_like, metal_type
+from opcheck.kernels.host.host_call import CallArguments, HostCall, HostLaunch, UnboundError, empty_like, metal_type
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements that a thread of a pad writes (c10/metal/common.h, ILP_PER_THREAD), bytes that a thread of a copy moves.
@@ -20,7 +20,7 @@ _FILLS = {
 }  # fmt: skip
 
 
-def bind_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_fill(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind what fills memory with a number (ConstantOps.mm, fill_mps_kernel)."""
     filler_of = _FILLS[call.name]
     value = call.arguments[filler_of] if isinstance(filler_of, str) else filler_of
@@ -37,7 +37,7 @@ def bind_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"fill_scalar_strided_{word}", bound, grid, out)
 
 
-def bind_triangle(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_triangle(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind tril and triu (TriangularOps.mm): a thread an element."""
     source, out = call.arguments["self"], empty_like(call.outputs[0])
     turned = [tuple(reversed(each)) for each in (out.shape, out.stride(), source.stride())]  # innermost first
@@ -49,7 +49,7 @@ def bind_triangle(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"{call.name}_int_{metal_type(out)}", bound, grid, out)
 
 
-def bind_cat(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_cat(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind cat and stack (Shape.mm, cat_out_mps): a launch an operand, by bytes where all is contiguous."""
     joined, dim = call.arguments["tensors"], call.arguments["dim"]
     out = empty_like(call.outputs[0])
@@ -77,10 +77,10 @@ def bind_cat(call: HostCall, release: ReleaseKernels) -> BoundCall:
             bound = {"input": each, "output": out, "shared_params": shared, "input_params": own}
             launches.append(release.launch(f"cat_int32_t_{metal_type(each)}_{metal_type(out)}", bound, each.numel()))
         offset += each.shape[dim]
-    return BoundCall(tuple(launches), (out,))
+    return CallArguments(tuple(launches), (out,))
 
 
-def bind_constant_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_constant_pad(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind constant_pad_nd (Pad.mm, constant_pad_nd_mps): negative pads are cut off first."""
     source, pads = call.arguments["self"], call.arguments["pad"]
     count = len(pads) // 2
@@ -123,7 +123,7 @@ def _strides(tensor: Tensor, count: int) -> list[int]:
     return [*spatial, tensor.stride(-1 - count), tensor.stride(0) if tensor.dim() == count + 2 else 0]
 
 
-def bind_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_pad(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind pads by reflection and replication and their gradients (Pad.mm, pad_out_template)."""
     backward = call.name.endswith("_backward")
     padding: Sequence[int] = call.arguments["padding"]
@@ -155,7 +155,7 @@ def bind_pad(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"{mode}_pad{count}d_{way}_{word}_i32", bound, grid, out)
 
 
-def bind_arange(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_arange(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind arange (RangeFactories.mm, arange_mps_out): a thread a number."""
     start, step = call.arguments.get("start", 0), call.arguments.get("step", 1)
     out = empty_like(call.outputs[0])

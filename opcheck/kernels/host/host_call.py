@@ -79,7 +79,7 @@ class HostWork(NamedTuple):
         return self
 
 
-class BoundCall(NamedTuple):
+class CallArguments(NamedTuple):
     """The launches of a call, in their order, and the memory of its results."""
 
     launches: tuple[HostLaunch | HostWork, ...]
@@ -90,7 +90,7 @@ class BoundCall(NamedTuple):
     operands: tuple[Tensor, ...] = ()
     parameters: tuple[float, ...] = ()
     #: binds and runs the call itself, where the launches and operands here are those of an earlier call of its form
-    again: Callable[[], BoundCall] | None = None
+    again: Callable[[], CallArguments] | None = None
 
     def run(self) -> None:
         """Run the launches.

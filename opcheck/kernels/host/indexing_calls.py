@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels.host.host_call import (
-    BoundCall,
+    CallArguments,
     HostCall,
     HostLaunch,
     HostWork,
@@ -60,7 +60,7 @@ def _is_dense(along: Tensor, index: Tensor, dim: int) -> bool:
     return is_contiguous and all(along.shape[at] == index.shape[at] for at in others)
 
 
-def bind_gather(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_gather(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind gather (ScatterGather.mm, gather_out_mps): a thread a result."""
     source, index = (_vector(call.arguments[name]) for name in ("self", "index"))
     dim = call.arguments["dim"] % source.dim()
@@ -76,7 +76,7 @@ def bind_gather(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"gather_{form}_{metal_type(source)}_{metal_type(index)}", bound, index.numel(), out)
 
 
-def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_scatter(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind scatter, scatter_add and scatter_reduce (ScatterGather.mm): a thread an index."""
     arguments = call.arguments
     operation = arguments.get("reduce") or ("add" if call.name == "scatter_add" else "set")
@@ -109,7 +109,7 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> BoundCall:
         # Found by atomics of uint64: the sign bits are turned before and after (dispatch_signbit_xor_long).
         turn = release.launch(turns, {"data": out, "tid_offset": 0}, out.numel())
         launches = (turn, *launches, turn)
-    return BoundCall((fill, *launches), (out,))
+    return CallArguments((fill, *launches), (out,))
 
 
 class IndexedTensor(NamedTuple):
@@ -176,15 +176,15 @@ def _launch_index(
     return release.launch(name, bound, threads, kept=indexed.indices)
 
 
-def bind_index(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_index(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind index (Indexing.mm, index_kernel_mps)."""
     indexed = _index(call.arguments["self"], call.arguments["indices"])
     out = empty_like(call.outputs[0])
     name = f"index_select_{_bits(out)}"
-    return BoundCall((_launch_index(release, name, out, indexed.source, indexed),), (out,))
+    return CallArguments((_launch_index(release, name, out, indexed.source, indexed),), (out,))
 
 
-def bind_index_put(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_index_put(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind index_put (Indexing.mm, index_put_kernel_mps)."""
     arguments = call.arguments
     out, fill = copy_before(arguments["self"], call.outputs[0])
@@ -196,7 +196,7 @@ def bind_index_put(call: HostCall, release: ReleaseKernels) -> BoundCall:
         name = f"index_put_serial_{_bits(out)}"  # one thread writes all
     else:
         name = f"index_put_{_bits(out)}"
-    return BoundCall((fill, _launch_index(release, name, indexed.source, value, indexed)), (out,))
+    return CallArguments((fill, _launch_index(release, name, indexed.source, value, indexed)), (out,))
 
 
 def _reduction(dim: int, index: Tensor, target: Tensor, source: Tensor) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _reduction(dim: int, index: Tensor, target: Tensor, source: Tensor) -> dict[
     }  # fmt: skip
 
 
-def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_index_select(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind index_select and embedding (Indexing.mm, index_select_out_mps): slices are copied by wide words."""
     arguments = call.arguments
     if call.name == "embedding":
@@ -233,7 +233,7 @@ def bind_index_select(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"index_select_dim_dense_{unit * 8}bit_{metal_type(index)}", bound, grid, result)
 
 
-def bind_index_add(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_index_add(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind index_add (Indexing.mm, index_add_mps_out): halves are summed in float32 where many meet."""
     index, source = (_vector(call.arguments[name]) for name in ("index", "source"))
     out, fill = copy_before(call.arguments["self"], call.outputs[0])
@@ -252,7 +252,7 @@ def bind_index_add(call: HostCall, release: ReleaseKernels) -> BoundCall:
     steps.append(release.launch(f"index_add_{metal_type(wide)}_{metal_type(index)}", bound, source.numel()))
     if wide is not target:
         steps.append(HostWork(lambda: target.copy_(wide)))
-    return BoundCall(tuple(steps), (out,))
+    return CallArguments(tuple(steps), (out,))
 
 
 def _slices(tensor: Tensor, dim: int) -> tuple[list[int], list[int]]:
@@ -261,7 +261,7 @@ def _slices(tensor: Tensor, dim: int) -> tuple[list[int], list[int]]:
     return [tensor.shape[at] for at in others], [tensor.stride(at) for at in others]
 
 
-def bind_index_copy(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_index_copy(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind index_copy (Indexing.mm, index_copy_out_mps) of 2.13 and newer."""
     index, source = _vector(call.arguments["index"]), call.arguments["source"]
     out, fill = copy_before(call.arguments["self"], call.outputs[0])
@@ -280,10 +280,10 @@ def bind_index_copy(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     grid = (_inner(out, dim), index.numel(), math.prod(out.shape[:dim]))
     started = release.launch(name, bound, grid if dense else source.numel(), (1, 1, 1) if dense else 1)
-    return BoundCall((fill, started), (out,))
+    return CallArguments((fill, started), (out,))
 
 
-def bind_index_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_index_fill(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind index_fill (Indexing.mm, index_fill_mps_kernel): by a mask of the places where there are many."""
     index, value = _vector(call.arguments["index"]), call.arguments["value"]
     out, fill = copy_before(call.arguments["self"], call.outputs[0])
@@ -304,9 +304,9 @@ def bind_index_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     }  # fmt: skip
     if index.numel() * 16 < length:
         started = release.launch(f"index_fill_{form}_{metal_type(out)}", bound, index.numel() * math.prod(sizes))
-        return BoundCall((fill, started), (out,))
+        return CallArguments((fill, started), (out,))
     grid = (inner, length, math.prod(out.shape[:dim])) if form == "dense" else (out.numel(),)
-    return BoundCall((
+    return CallArguments((
         fill,
         release.launch("index_fill_zero_mask", bound, length),
         release.launch("index_fill_set_mask", bound, index.numel()),
@@ -314,7 +314,7 @@ def bind_index_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
     ), (out,))  # fmt: skip
 
 
-def bind_masked_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_masked_fill(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind masked_fill (Indexing.mm, masked_fill__mps): a thread an element."""
     mask, out = call.arguments["mask"], call.outputs[0]
     out, fill = copy_before(call.arguments["self"], out)
@@ -330,10 +330,10 @@ def bind_masked_fill(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "sizes": out.shape or (1,), "input_strides": out.stride() or (1,), "mask_strides": spread.stride() or (1,),
         "ndim": out.dim(),
     }  # fmt: skip
-    return BoundCall((fill, release.launch(f"masked_fill_scalar_{form}_{_bits(out)}", bound, out.numel())), (out,))
+    return CallArguments((fill, release.launch(f"masked_fill_scalar_{form}_{_bits(out)}", bound, out.numel())), (out,))
 
 
-def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind embedding_dense_backward (Embedding.mm): a thread an index and feature; sums in float32."""
     upstream, index = call.arguments["grad_output"], call.arguments["indices"]
     features, kind = upstream.shape[-1], metal_type(index)
@@ -355,7 +355,7 @@ def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> BoundCal
     if upstream.dtype != sums.dtype:
         narrow = out = torch.empty(sums.shape, dtype=upstream.dtype)
         steps.append(HostWork(lambda: narrow.copy_(sums)))
-    return BoundCall(tuple(steps), (out,))
+    return CallArguments(tuple(steps), (out,))
 
 
 BINDERS: dict[str, Binder] = {

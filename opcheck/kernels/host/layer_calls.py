@@ -13,7 +13,7 @@ from torch import Tensor
 from opcheck.common.versions import Version
 from opcheck.kernels.host import pointwise_calls, row_calls
 from opcheck.kernels.host.host_call import (
-    BoundCall,
+    CallArguments,
     HostCall,
     HostLaunch,
     HostWork,
@@ -29,7 +29,7 @@ def _word(tensor: Tensor | None) -> str:
     return "void" if tensor is None else metal_type(tensor)
 
 
-def bind_group_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_group_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind native_group_norm (GroupNorm.mm, group_norm_forward): a threadgroup a group."""
     arguments = call.arguments
     source, gamma, beta = (arguments[name] for name in ("input", "weight", "bias"))
@@ -49,7 +49,7 @@ def bind_group_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"group_norm_{words}_uint32_t", bound, threads, out, mean, rstd, group=size)
 
 
-def bind_group_norm_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_group_norm_backward(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind native_group_norm_backward (GroupNorm.mm, GroupNormBackwardKernelImpl): the operand, then the weights."""
     arguments = call.arguments
     gamma, mean = arguments["weight"], arguments["mean"].contiguous()
@@ -79,7 +79,7 @@ def bind_group_norm_backward(call: HostCall, release: ReleaseKernels) -> BoundCa
         launches.append(release.launch(name, bound, channels * size, size))
     results = (d_source, d_gamma, d_beta)
     compared = (each for each, is_wanted in zip(results, wanted, strict=True) if is_wanted)
-    return BoundCall(tuple(launches), tuple(compared))
+    return CallArguments(tuple(launches), tuple(compared))
 
 
 def _classes(source: Tensor, call: HostCall) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _classes(source: Tensor, call: HostCall) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def bind_class_loss(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_class_loss(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind nll_loss_forward and nll_loss2d_forward without a reduction (LossOps.mm): a thread a target."""
     source, target = call.arguments["self"].contiguous(), call.arguments["target"].contiguous()
     if call.arguments["reduction"]:
@@ -106,7 +106,7 @@ def bind_class_loss(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"nllnd_loss_forward_{metal_type(source)}", bound, target.numel(), out, *others)
 
 
-def bind_class_loss_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_class_loss_backward(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind nll_loss_backward and nll_loss2d_backward (LossOps.mm): a thread a target."""
     source, target = call.arguments["self"], call.arguments["target"].contiguous()
     out = torch.empty(source.shape, dtype=source.dtype)
@@ -117,10 +117,10 @@ def bind_class_loss_backward(call: HostCall, release: ReleaseKernels) -> BoundCa
         "weight": call.arguments["weight"], "total_weight": call.arguments["total_weight"], "params": params,
     }  # fmt: skip
     scattered = release.launch(f"nllnd_loss_backward_{metal_type(source)}", bound, target.numel())
-    return BoundCall((HostWork(out.zero_), scattered), (out,))
+    return CallArguments((HostWork(out.zero_), scattered), (out,))
 
 
-def bind_gates(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_gates(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind glu (GatedLinearUnit.mm) as the pointwise operator of two halves that it is."""
     halves = call.arguments["self"].chunk(2, call.arguments["dim"])
     return pointwise_calls.bind_functor("glu", call.outputs[0], halves, (), release)
@@ -144,7 +144,7 @@ def _scale(size: int, target: int, *, corners: bool, factor: float | None) -> fl
     return 1 / factor if factor is not None and factor > 0 else size / target
 
 
-def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_upsampling(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind upsampling and its gradients (UpSample.mm): a thread a place of the result for all its channels."""
     arguments, name = call.arguments, call.name.removesuffix("_backward")
     backward = name != call.name
@@ -178,7 +178,7 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> BoundCall:
     else:
         steps, grid = [HostWork(out.zero_)], (math.prod(source.shape[2:]),)
     steps.append(release.launch(gathered or f"upsample_{UPSAMPLING[name]}_backward_{word}", bound, grid))
-    return BoundCall(tuple(steps), (out,))
+    return CallArguments(tuple(steps), (out,))
 
 
 #: Dimensions of a grid.
@@ -201,7 +201,7 @@ def _window(call: HostCall) -> dict[str, list[int]]:
     }  # fmt: skip
 
 
-def bind_max_pool(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_max_pool(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind max_pool2d and max_pool3d_with_indices (Pooling.mm, max_pool_with_indices_out_mps_template).
 
     Raises:
@@ -224,7 +224,7 @@ def bind_max_pool(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"max_pool_{metal_type(source)}", bound, out.numel(), *results)
 
 
-def bind_max_pool_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_max_pool_backward(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind max_pool3d_with_indices_backward (Pooling.mm, max_pool_with_indices_backward_out_mps_template)."""
     upstream, places = call.arguments["grad_output"], call.arguments["indices"]
     memory = pad_words(torch.zeros(call.outputs[0].numel(), dtype=upstream.dtype))
@@ -236,10 +236,10 @@ def bind_max_pool_backward(call: HostCall, release: ReleaseKernels) -> BoundCall
     }  # fmt: skip
     bound = {"grad_input": out, "grad_output": upstream, "indices": places, "params": params}
     scattered = release.launch(f"max_pool_backward_{metal_type(upstream)}", bound, upstream.numel())
-    return BoundCall((HostWork(out.zero_), scattered), (out,))
+    return CallArguments((HostWork(out.zero_), scattered), (out,))
 
 
-def bind_dropout_backward(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_dropout_backward(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind native_dropout_backward (Dropout.mm): before 2.13 by a functor of a gradient and a mask."""
     upstream, mask, scale = (call.arguments[name] for name in ("grad_output", "mask", "scale"))
     if not release.find(f"dropout_bwd_{metal_type(upstream)}"):
@@ -259,7 +259,7 @@ def _last_places(source: Tensor, dims: Sequence[int]) -> Tensor:
     return source
 
 
-def bind_flip(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_flip(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind flip of 2.15 and newer: the strides count down, in bytes, from the last place.
 
     Up to three dimensions are the grid's (https://github.com/pytorch/pytorch/pull/193826).
@@ -279,7 +279,7 @@ def bind_flip(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"flip_{'direct_' * is_direct}{width * 8}bit", bound, grid, out)
 
 
-def bind_safe_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_safe_softmax(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind _safe_softmax (native/transformers/attention.cpp): a softmax, and zeros for rows without a finite number.
 
     Raises:
@@ -294,7 +294,7 @@ def bind_safe_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
     out = bound.results[0]
     assert out is not None
     masked = source.eq(-torch.inf).all(dim, keepdim=True)
-    return BoundCall((*bound.launches, HostWork(lambda: out.masked_fill_(masked, 0))), (out,))
+    return CallArguments((*bound.launches, HostWork(lambda: out.masked_fill_(masked, 0))), (out,))
 
 
 #: Queries and keys of the kernel that reads the keys once, the sizes of its heads, and its threads.
@@ -304,7 +304,7 @@ _STRIDED_MASK = Version.parse("2.12")
 _BY_MASK = Version.parse("2.13")
 
 
-def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_attention(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind _scaled_dot_product_attention_math_for_mps: a threadgroup a query of a head.
 
     Raises:
@@ -339,7 +339,7 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> BoundCall:
     bound = bind_few_queries(q, k, v, mask, q.shape[3] ** -0.5 if scale is None else scale) | {"out": out}
     grid = (batch * heads * _THREADS, q.shape[2], 1)
     launched = release.launch(kernel_name, bound, grid, (_THREADS, 1, 1))
-    return BoundCall((launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:])))
+    return CallArguments((launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:])))
 
 
 def bind_few_queries(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opcheck.data.strict_yaml import read_as
 from opcheck.kernels import pointwise
-from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, UnboundError, empty_like, metal_type
+from opcheck.kernels.host.host_call import CallArguments, HostCall, HostLaunch, UnboundError, empty_like, metal_type
 from opcheck.kernels.host.iteration import Iteration, is_repeated, iterate
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.model.records import Record
@@ -63,7 +63,7 @@ def table() -> dict[str, tuple[PointwiseEntry, ...]]:
     return rows
 
 
-def bind(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Return the launch of a pointwise call.
 
     Raises:
@@ -94,7 +94,7 @@ def bind_functor(
     parameters: tuple[float, ...],
     release: ReleaseKernels,
     elements: int = 0,
-) -> BoundCall:
+) -> CallArguments:
     """Return the launch of a functor.
 
     Args:
@@ -117,7 +117,7 @@ def bind_functor(
             launch = _launch(release.kernel(kernel_name), result, operands, walk, parameters)
             is_part = result.is_complex() > out.is_complex()
             compared = torch.view_as_real(result)[..., 0] if is_part else result
-            return BoundCall((launch,), (compared,), functor, operands, parameters)
+            return CallArguments((launch,), (compared,), functor, operands, parameters)
     kinds = f"{functor} {metal_type(out)} {metal_type(operands[0])}"
     raise UnboundError(f"the release has no kernel for it: {kinds}")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Version
 from opcheck.kernels import library
-from opcheck.kernels.host.host_call import BoundCall, Extents, HostCall, HostLaunch, UnboundError, launch
+from opcheck.kernels.host.host_call import CallArguments, Extents, HostCall, HostLaunch, UnboundError, launch
 from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
 from opcheck.kernels.library import Library
 
@@ -56,9 +56,11 @@ class ReleaseKernels:
         """Return the launch of the kernel of a name; as ``host_call.launch``."""
         return launch(self.first(name), bound, threads, group, **more)
 
-    def bind(self, name: str, bound: Bound, threads: Extents, *results: Tensor | None, group: Extents = 1) -> BoundCall:
+    def bind(
+        self, name: str, bound: Bound, threads: Extents, *results: Tensor | None, group: Extents = 1
+    ) -> CallArguments:
         """Return a call that is one launch of the kernel of a name."""
-        return BoundCall((self.launch(name, bound, threads, group),), results)
+        return CallArguments((self.launch(name, bound, threads, group),), results)
 
     def kernel(self, name: str) -> Kernel:
         """Return a kernel, compiled for this machine.
@@ -82,7 +84,7 @@ class ReleaseKernels:
 
 
 #: Returns the launches of a call in a release.
-Binder = Callable[[HostCall, ReleaseKernels], BoundCall]
+Binder = Callable[[HostCall, ReleaseKernels], CallArguments]
 
 
 def of_release(release: str, machine: KernelMachine, wheels: Path | None = None) -> ReleaseKernels:

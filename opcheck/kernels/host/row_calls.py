@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from opcheck.common.versions import Version
-from opcheck.kernels.host.host_call import BoundCall, HostCall, UnboundError, empty_like, launch, metal_type, round_up
+from opcheck.kernels.host.host_call import (
+    CallArguments,
+    HostCall,
+    UnboundError,
+    empty_like,
+    launch,
+    metal_type,
+    round_up,
+)
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 from opcheck.kernels.launch import KernelCall
 
@@ -29,7 +37,7 @@ def _flag(tensor: Tensor | None) -> int:
     return int(tensor is not None)
 
 
-def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind native_layer_norm (LayerNorm.mm, layer_norm_mps): a threadgroup a row."""
     source, shape = call.arguments["input"].contiguous(), call.arguments["normalized_shape"]
     weight, bias = call.arguments["weight"], call.arguments["bias"]
@@ -46,10 +54,10 @@ def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
         "weight": None if weight is None else weight.contiguous(),
         "bias": None if bias is None else bias.contiguous(),
     }  # fmt: skip
-    return BoundCall((launch(kernel, bound, rows * group, group),), (out, mean, rstd))
+    return CallArguments((launch(kernel, bound, rows * group, group),), (out, mean, rstd))
 
 
-def bind_rms_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_rms_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind _fused_rms_norm (RMSNorm.mm, _fused_rms_norm_mps): a threadgroup a row."""
     source, weight = call.arguments["input"], call.arguments["weight"]
     shape, eps = call.arguments.get("normalized_shape"), call.arguments.get("eps")
@@ -68,7 +76,7 @@ def bind_rms_norm(call: HostCall, release: ReleaseKernels) -> BoundCall:
     return release.bind(f"{name}_{metal_type(source)}", bound, rows * group, out, *others, group=group)
 
 
-def bind_softmax(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_softmax(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind _softmax and _log_softmax (SoftMax.mm, 2.15): a threadgroup a row, or 8 columns of 32 threads."""
     source = call.arguments["self"].contiguous()
     source = source.view(1) if not source.dim() else source
@@ -114,7 +122,7 @@ def _parameter(call: HostCall, count: int) -> float:
     return float(count) if call.name == "mean" else 1.0
 
 
-def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_reduction(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind a reduction to the kernel for any strides (ReduceOps.mm): a threadgroup an element of the result."""
     source, output = call.arguments["self"], call.outputs[0]
     if call.name in {"max", "min"} and len(call.outputs) > 1:
@@ -144,10 +152,10 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> BoundCall:
     )  # fmt: skip
     group = min(_MOST, round_up(count, _LANES))
     bound = {"input": source, "output": written, "params": params}
-    return BoundCall((launch(kernel, bound, out.numel() * group, group),), (out,))
+    return CallArguments((launch(kernel, bound, out.numel() * group, group),), (out,))
 
 
-def _bind_places(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def _bind_places(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind max and min of a dimension of 2.14 and newer: a reduction to the values, one to their places."""
     if release.torch < _PLACES:
         raise UnboundError("MPSGraph computes values and places of a dimension")
@@ -156,12 +164,12 @@ def _bind_places(call: HostCall, release: ReleaseKernels) -> BoundCall:
         for name, output in zip((f"a{call.name}", f"arg{call.name}"), call.outputs, strict=True)
     ]
     launches = tuple(launch for bound in each for launch in bound.launches)
-    return BoundCall(launches, tuple(bound.results[0] for bound in each))
+    return CallArguments(launches, tuple(bound.results[0] for bound in each))
 
 
 def _last_dim(
     call: HostCall, release: ReleaseKernels, name: str, value: float, source: Tensor, dims: tuple[int, ...]
-) -> BoundCall | None:
+) -> CallArguments | None:
     """Return the launch of the kernel for contiguous rows, a simdgroup a row, where the release has one."""
     if name.startswith("arg") or dims != (source.dim() - 1,) or not source.is_contiguous() or source.shape[-1] < _LANES:
         return None
@@ -180,7 +188,7 @@ def _last_dim(
         "input": source, "output": out, "sizes": (rows, length, 1, length), "params": (rows, length, 1, length),
         "param": value, "divisor": value,
     }  # fmt: skip
-    return BoundCall((launch(kernel, bound, rows * _LANES, _LANES),), (out,))
+    return CallArguments((launch(kernel, bound, rows * _LANES, _LANES),), (out,))
 
 
 def _written_types(name: str, out: Tensor) -> Iterator[str]:
@@ -212,7 +220,7 @@ def _kept_strides(out: Tensor, dims: tuple[int, ...], count: int) -> tuple[int, 
     return tuple(0 if dim in dims else next(own) for dim in range(count)) or (1,)
 
 
-def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_scan(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind a scan (ScanKernel.mm): a threadgroup a row, or a block of 32 columns."""
     source = call.arguments["self"]
     name = call.name.strip("_").removesuffix("_helper")
@@ -245,7 +253,9 @@ def bind_scan(call: HostCall, release: ReleaseKernels) -> BoundCall:
         group, bound["stride_blocks"] = _LANES // reads * _LANES, blocks
         grid = (group, outer * blocks, 1)
     compared = (results[0], *(None for _ in results[1:]))
-    return BoundCall((release.launch(f"{name}_{where}_{metal_type(source)}", bound, grid, (group, 1, 1)),), compared)
+    return CallArguments(
+        (release.launch(f"{name}_{where}_{metal_type(source)}", bound, grid, (group, 1, 1)),), compared
+    )
 
 
 BINDERS: dict[str, Binder] = {

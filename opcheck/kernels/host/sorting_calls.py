@@ -5,7 +5,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, HostWork, UnboundError, launch, metal_type
+from opcheck.kernels.host.host_call import (
+    CallArguments,
+    HostCall,
+    HostLaunch,
+    HostWork,
+    UnboundError,
+    launch,
+    metal_type,
+)
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements of a thread, the fewest and the most threads of a block.
@@ -38,7 +46,7 @@ def _is_radix(source: Tensor, length: int, block: int, rows: int) -> bool:
     return rows < _ROWS and passes * 3 <= 2 * (1 + merges) + 2
 
 
-def bind_sort(call: HostCall, release: ReleaseKernels) -> BoundCall:
+def bind_sort(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind sort, topk and kthvalue (Sort.mm, sort_out_mps_impl): a block a row, or blocks that are merged."""
     arguments = call.arguments
     source, output = arguments["self"], call.outputs[0]
@@ -83,7 +91,7 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> BoundCall:
     ordered = values.reshape(*moved.shape[:-1], chosen).movedim(-1, dim)
     indices = places.reshape(*moved.shape[:-1], chosen).movedim(-1, dim)
     # Which of equal elements comes first is only decided where the sort is stable.
-    return BoundCall(steps, (ordered.reshape(output.shape), indices.reshape(output.shape) if stable else None))
+    return CallArguments(steps, (ordered.reshape(output.shape), indices.reshape(output.shape) if stable else None))
 
 
 class BlockSort(NamedTuple):

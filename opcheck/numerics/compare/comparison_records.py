@@ -103,7 +103,7 @@ class Reproducer(Record, frozen=True, kw_only=True):
     """The first wrong call as a program of its own."""
 
     path: str = ""
-    #: one of the texts below
+    #: a text below
     state: str
     detail: str = ""
 

@@ -60,7 +60,7 @@ class MacEvent:
         """Return the milliseconds between two events, by this machine's clock.
 
         Raises:
-            RuntimeError: one of them keeps no time (aten/src/ATen/mps/MPSEvent.mm, ``elapsedTime``).
+            RuntimeError: an event keeps no time (aten/src/ATen/mps/MPSEvent.mm, ``elapsedTime``).
         """
         if not (self.enable_timing and end_event.enable_timing):
             raise RuntimeError("Events were not created with argument 'enable_timing=True'")

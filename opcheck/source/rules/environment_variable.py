@@ -14,7 +14,7 @@ _SETTERS = {"os.environ.setdefault", "os.putenv"}
 
 
 def _names() -> tuple[str, ...]:
-    """Two wrong letters leave one of three parts of a name whole."""
+    """Two wrong letters leave at least a part of three of a name whole."""
     parts = {
         name[number * len(name) // 3 : (number + 1) * len(name) // 3]
         for name in load_environment().variables

@@ -269,6 +269,6 @@ def test_a_failure_on_a_float_of_python_is_told_from_one_on_the_programs_own_dty
         argument.meta["val"] = torch.empty(shape, dtype=torch.float64, device="meta")
         messages.append(explained(KeyError(torch.float64), graph).message)
     assert messages == [
-        "Inductor's Metal backend has no float64, in which Dynamo passes floats of Python",
+        "Inductor's Metal backend has no float64, where Dynamo passes floats of Python",
         "Inductor's Metal backend has no float64",
     ]

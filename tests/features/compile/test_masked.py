@@ -36,7 +36,7 @@ def notes(program: object) -> list[str]:
 
 
 def test_two_values_of_one_block_are_noted_where_the_key_leaves_the_result_out() -> None:
-    assert notes(exchanged) == ["tmp7 is tmp1 in one masked block, and stands for tmp0 of another"]
+    assert notes(exchanged) == ["tmp7 is tmp1 in a masked block, and replaces tmp0 of another"]
 
 
 def test_blocks_of_other_texts_are_not() -> None:
@@ -65,7 +65,7 @@ class Kernel:
 def test_a_name_that_an_inner_block_declares_anew_is_noted_where_the_outer_one_is_used() -> None:
     blocks = MaskedBlocks()
     (note,) = blocks.notes(Kernel(), HIDDEN)
-    assert note == "tmp_scoped_2 of an outer masked block is hidden by one of an inner block"
+    assert note == "tmp_scoped_2 of an outer masked block is hidden by that of an inner block"
     shorter = HIDDEN.replace("        auto tmp_scoped__level1_2 = 3;\n", "")
     assert blocks.notes(Kernel(), shorter) == ()
     assert "level" not in plain(HIDDEN)

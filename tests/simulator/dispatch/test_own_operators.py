@@ -50,13 +50,13 @@ def test_an_operator_with_one_body_for_all_devices_is_followed() -> None:
     assert names(_own(None), torch.ones(2)) == ["sin", "mul.Tensor"]
 
 
-def test_one_with_a_body_for_the_cpu_is_unknown_and_could_fall_back() -> None:
+def test_one_with_a_body_for_the_cpu_alone_needs_the_variable() -> None:
     call = _one(_own("cpu"))
     assert call.op == f"{NAMESPACE}::double_cpu"
     assert [spec.shape for spec in call.outputs] == [(2,)]
-    status, because = _because(call)
-    assert status == "unknown"
-    assert "it could fall back with PYTORCH_ENABLE_MPS_FALLBACK=1" in because
+    verdict = judge(call, target(), load())
+    assert (verdict.status, verdict.kind) == ("fallback", "env")
+    assert verdict.because == "the program registers a CPU kernel and no MPS kernel"
 
 
 def test_one_for_cuda_alone_is_unknown_and_told_before_the_run_ends() -> None:

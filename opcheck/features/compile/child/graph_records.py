@@ -25,7 +25,7 @@ _DTYPE = re.compile(r"KeyError: torch\.(?P<dtype>\w+)|(?P<plain>float64) is not 
 #: of a special function; the message of the others is empty, and the method names what is missing (codegen/mps.py)
 _LACKING = re.compile(r"MetalOverrides does not implement ops\.(?P<name>\w+)")
 #: as compile.yaml recognises it
-_PASSED = ", in which Dynamo passes floats of Python"
+_PASSED = ", where Dynamo passes floats of Python"
 
 
 def failure(error: BaseException, gm: torch.fx.GraphModule) -> CompileFailure:

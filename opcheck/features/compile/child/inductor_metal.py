@@ -345,7 +345,7 @@ class MaskedBlocks:
         block = _Block(variable, result)
         first = self._blocks.setdefault(kernel, {}).setdefault(id(variable), block)
         if first.result != result:
-            note = f"{variable} is {first.result} in one masked block, and stands for {result} of another"
+            note = f"{variable} is {first.result} in a masked block, and replaces {result} of another"
             self._notes.setdefault(kernel, {})[plain(note)] = None
 
     def notes(self, kernel: Any, source: str) -> tuple[str, ...]:
@@ -356,7 +356,7 @@ class MaskedBlocks:
             source: its text, as it was written while it was followed.
         """
         names = map(plain, _hidden_names(source))
-        hidden = (f"{name} of an outer masked block is hidden by one of an inner block" for name in names)
+        hidden = (f"{name} of an outer masked block is hidden by that of an inner block" for name in names)
         return (*self._notes.get(kernel, {}), *dict.fromkeys(hidden))
 
 

@@ -16,7 +16,7 @@ from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
 from opcheck.kernels.host import bindings
 from opcheck.kernels.host.bindings import FreeDims
-from opcheck.kernels.host.host_call import BoundCall, HostCall, HostLaunch, HostWork, UnboundError
+from opcheck.kernels.host.host_call import CallArguments, HostCall, HostLaunch, HostWork, UnboundError
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import ArrangedLaunch, KernelError
 from opcheck.kernels.pointwise import Unfit
@@ -35,9 +35,9 @@ class CallPlan(NamedTuple):
 
     launches: tuple[ArrangedLaunch | HostWork, ...]
     slots: tuple[tuple[int, int, str], ...]
-    bound: BoundCall
+    bound: CallArguments
 
-    def run(self, call: HostCall) -> BoundCall:
+    def run(self, call: HostCall) -> CallArguments:
         """Run the launches with the operands of a call."""
         for launch, place, name in self.slots:
             arranged = self.launches[launch]
@@ -55,7 +55,7 @@ class Plans:
         self._released = released
         self._plans: dict[Any, CallPlan] = {}
 
-    def run(self, call: HostCall) -> BoundCall:
+    def run(self, call: HostCall) -> CallArguments:
         """Run the launches of a call; the memory of its results is used again by the next call of this form.
 
         Raises:
@@ -74,7 +74,7 @@ class Plans:
             self._plans[key] = plan
         return bound
 
-    def _bind(self, call: HostCall) -> BoundCall:
+    def _bind(self, call: HostCall) -> CallArguments:
         bound = bindings.bind(call, self._released)
         bound.run()
         return bound
@@ -101,7 +101,7 @@ def _key(call: HostCall) -> Any:
     return key
 
 
-def _plan_of(call: HostCall, bound: BoundCall) -> CallPlan | None:
+def _plan_of(call: HostCall, bound: CallArguments) -> CallPlan | None:
     """Return the plan of a bound call; None where a launch has a copy of an operand, or two are the same memory."""
     tensors = {name: each for name, each in call.arguments.items() if isinstance(each, Tensor)}
     names = {each.data_ptr(): name for name, each in tensors.items()}
@@ -272,7 +272,7 @@ class KernelCheck:
                 self._replace(bound, host.outputs)
         return CheckedCall(kernels, elements, total, wrong)
 
-    def _replace(self, bound: BoundCall, outputs: tuple[Tensor, ...]) -> None:
+    def _replace(self, bound: CallArguments, outputs: tuple[Tensor, ...]) -> None:
         for computed, output in zip(bound.results, outputs, strict=False):
             if computed is not None:
                 with torch.no_grad():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import judging, pointwise, reference, values
-from opcheck.kernels.host.host_call import BoundCall, HostCall, UnboundError
+from opcheck.kernels.host.host_call import CallArguments, HostCall, UnboundError
 from opcheck.kernels.host.iteration import spread
 from opcheck.kernels.judging import Expected
 from opcheck.kernels.kernel_records import Sample
@@ -51,7 +51,7 @@ class WrongResults(NamedTuple):
     call: HostCall | None
 
 
-def find_wrong(host: HostCall, bound: BoundCall) -> tuple[WrongResults | None, int]:
+def find_wrong(host: HostCall, bound: CallArguments) -> tuple[WrongResults | None, int]:
     """Return the results that are wrong, if any, and how many were compared.
 
     Args:
@@ -107,7 +107,7 @@ def _far(computed: Tensor, right: Tensor, units: float) -> Tensor:
 
 
 def _confirm_pointwise(
-    host: HostCall, bound: BoundCall, place: int, differing: Tensor, units: float
+    host: HostCall, bound: CallArguments, place: int, differing: Tensor, units: float
 ) -> WrongResults | None:
     """Compare results with float64 on their own operands: wrong however operations are fused or denormals flushed."""
     right = host.outputs[place]
@@ -154,7 +154,7 @@ def _confirm_pointwise(
     )
 
 
-def _confirm_whole(host: HostCall, bound: BoundCall, place: int, differing: Tensor) -> WrongResults | None:
+def _confirm_whole(host: HostCall, bound: CallArguments, place: int, differing: Tensor) -> WrongResults | None:
     """Compare results with the call in float64: wrong by more than the CPU's, and than what rounding moves."""
     right, computed = host.outputs[place], bound.results[place]
     assert computed is not None
