@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from tabulate import tabulate
 
 from opcheck.data.compile_defects import DECIDING
 from opcheck.features.compile.compile_records import CompileReport, Variant
 from scripts.compile_reports import judge_for
 from scripts.opinfo.forks import in_processes
-from scripts.pages import replace_between
+from scripts.pages import ROOT, aligned_table, replace_between
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs" / "explanation" / "compile.md"
 START, END = "<!-- by release -->\n", "<!-- end of by release -->"
 RELEASES = ("2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
@@ -38,13 +36,8 @@ FORMS = msgspec.yaml.decode(Path(__file__).with_name("compile_forms.yaml").read_
 def main() -> None:
     """Run each release in a process of its own; write the table."""
     columns = in_processes(cells, RELEASES, 2)
-    table = tabulate(
-        [(form.title, *(column[row] for column in columns)) for row, form in enumerate(FORMS)],
-        headers=("", *RELEASES),
-        tablefmt="github",
-        disable_numparse=True,
-    )
-    replace_between(DOCS, START, END, f"{table}\n")
+    rows = [(form.title, *(column[row] for column in columns)) for row, form in enumerate(FORMS)]
+    replace_between(DOCS, START, END, aligned_table(("", *RELEASES), rows) + "\n")
 
 
 def cells(release: str) -> list[str]:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 import yaml
-from tabulate import tabulate
 
 from examples.models.reported import PROGRAMS, Reported
 from opcheck.capture.child.run import AsModule
@@ -24,23 +23,16 @@ from opcheck.common.files import write_text
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.data.wheels.inductor import BACKEND
+from opcheck.features.compile import compile_records as records
 from opcheck.features.compile.child.inductor_metal import preload
 from opcheck.features.compile.child.variants import ProgramCall, attempt
 from opcheck.features.compile.compile_process import backend
-from opcheck.features.compile.compile_records import (
-    CompiledVariants,
-    CompileFailure,
-    CompileReport,
-    TriedVariant,
-    Variant,
-)
 from opcheck.features.compile.target_outcomes import report
 from opcheck.tracing.torch_private import compilation
 from opcheck.worker.worker import WorkerError, run_forked
 from scripts.opinfo.forks import in_processes
-from scripts.pages import page_text, replace_between
+from scripts.pages import ROOT, aligned_table, page_text, replace_between
 
-ROOT = Path(__file__).parents[1]
 DATA = ROOT / "op_lists" / "compile_reports.yaml"
 PAGE = ROOT / "reports" / "compile_reports.md"
 DOCS = ROOT / "docs" / "explanation" / "compile.md"
@@ -99,24 +91,14 @@ def written(listed: list[Entry], outcome: dict[tuple[str, str, str], Found]) -> 
         right[kind] += predicted
         name = "/".join(entry.where.removeprefix("https://github.com/").split("/")[:2])
         number = entry.where.rpartition("/")[2]
-        rows.append(
-            (
-                f"[{name}#{number}]({entry.where})",
-                entry.torch,
-                entry.program,
-                entry.says,
-                result.outcome,
-                "yes" if predicted else "**no**",
-                result.because,
-            )
-        )
+        cells = (entry.torch, entry.program, entry.says, result.outcome, "yes" if predicted else "**no**")
+        rows.append((f"[{name}#{number}]({entry.where})", *cells, result.because))
     counts = (
         f"Of {total['failures']} reported failures {right['failures']} are predicted; of "
         f"{total['controls']} programs that are reported to work {right['controls']} are left without a warning."
     )
     head = ("report", "torch", "program", "it says", "opcheck compile", "predicted", "because")
-    table = tabulate(rows, headers=head, tablefmt="github", disable_numparse=True)
-    return page_text("compile_reports", counts=counts, table=table), counts
+    return page_text("compile_reports", counts=counts, table=aligned_table(head, rows)), counts
 
 
 def of_release(line: str) -> list[tuple[str, str, str, str]]:
@@ -125,14 +107,14 @@ def of_release(line: str) -> list[tuple[str, str, str, str]]:
     results = []
     wanted = dict.fromkeys((e.program, e.dtype) for e in entries() if e.torch == line)
     for name, dtype in wanted:
-        judged = judge(name, Variant(backend="inductor", metal=True, dtype=dtype))
+        judged = judge(name, records.Variant(backend="inductor", metal=True, dtype=dtype))
         group = next((g for g in judged.failures if not g.mended), None)
         because = group.message.partition("\n")[0][:160].replace("|", "/") if group else ""
         results.append((name, dtype, judged.compiled.tried[0].outcome, because))
     return results
 
 
-def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
+def judge_for(line: str) -> Callable[[str, records.Variant], records.CompileReport]:
     """Let Inductor write Metal as this release does; return what tries a program of ``PROGRAMS`` as a variant.
 
     To be called once in a process, before Inductor is imported.
@@ -147,17 +129,17 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
     preload()
     target = Target(torch=Version.parse(line), macos=Version(26 if Version.parse(line) >= Version(2, 9) else 15))
 
-    def judge(name: str, variant: Variant) -> CompileReport:
+    def judge(name: str, variant: records.Variant) -> records.CompileReport:
         reported = PROGRAMS[name]
         variant = msgspec.structs.replace(
             variant, training=reported.training, dynamic=variant.dynamic or reported.dynamic
         )
         try:
-            tried = run_forked(functools.partial(_attempt, reported, variant), TriedVariant, 120.0)
+            tried = run_forked(functools.partial(_attempt, reported, variant), records.TriedVariant, 120.0)
         except WorkerError as error:
-            failure = CompileFailure(kind="died", message=str(error))
-            tried = TriedVariant(variant=variant, outcome="died", failure=failure)
-        compiled = CompiledVariants(
+            failure = records.CompileFailure(kind="died", message=str(error))
+            tried = records.TriedVariant(variant=variant, outcome="died", failure=failure)
+        compiled = records.CompiledVariants(
             model=name, installed_torch=str(torch.__version__), metal_backend=own.release, device="cpu", tried=(tried,)
         )
         return report(compiled, target, lists, "")
@@ -165,7 +147,7 @@ def judge_for(line: str) -> Callable[[str, Variant], CompileReport]:
     return judge
 
 
-def _attempt(reported: Reported, variant: Variant) -> TriedVariant:
+def _attempt(reported: Reported, variant: records.Variant) -> records.TriedVariant:
     torch.manual_seed(0)
     made: Any = reported.make()
     module = made if isinstance(made, torch.nn.Module) else AsModule(made)

@@ -1,8 +1,10 @@
-"""Texts of the pages that scripts write, and their places in files."""
+"""Texts and tables of the pages that scripts write, and their places in files."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
+from tabulate import tabulate
 
 from opcheck.common.files import write_text
 
@@ -17,6 +19,17 @@ def page_text(name: str, **fields: object) -> str:
         KeyError: there is no such text, or it names a field that is not given.
     """
     return msgspec.yaml.decode(_TEXTS.read_bytes(), type=dict[str, str])[name].format(**fields)
+
+
+def aligned_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown whose columns are aligned; cells stay as they are written."""
+    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
+
+
+def narrow_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown without padding, so that a changed cell changes a single line."""
+    lines = [headers, ["---"] * len(headers), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def replace_between(path: Path, begin: str, end: str, text: str) -> None:

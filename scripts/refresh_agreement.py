@@ -20,8 +20,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
 from opcheck.data import lint
@@ -32,9 +30,9 @@ from opcheck.lookup.plain_call import OperatorLookup
 from scripts.cross_dtypes import crossed
 from scripts.opinfo import disagreements, reference, store
 from scripts.opinfo.compare import Pair, compare
+from scripts.pages import ROOT, aligned_table
 from scripts.propose_limitations import PREFIX
 
-ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "reports" / "agreement.json"
 TEXT = Path(__file__).with_name("agreement_page.txt")
 PAGE = ROOT / "docs" / "explanation" / "agreement.md"
@@ -128,8 +126,7 @@ def tabulate_by_dtype(pairs: Sequence[Pair]) -> str:
             _share(right, right + missed),
         )
         rows.append((line, kind, dtype, count.total(), *shares))
-    headers = ("torch", "pass", "dtype", "pairs", "agree", "precision", "recall")
-    return _tabulate(rows, headers)
+    return aligned_table(("torch", "pass", "dtype", "pairs", "agree", "precision", "recall"), rows)
 
 
 def counted(pairs: Iterable[Pair]) -> dict[str, int]:
@@ -197,7 +194,7 @@ def page(figures: dict[str, Any]) -> str:
             "opinfo": "\n\n".join(_of_pass(*item) for item in figures["opinfo"].items()),
             "not_judged": _table(figures["not_judged"], "why"),
             "disagreements": _table(figures["disagreements"], "class"),
-            "cross": _tabulate(cross, ("torch", "compared", "contradictions")),
+            "cross": aligned_table(("torch", "compared", "contradictions"), cross),
             "causes": _table(figures["causes"], "cause"),
         },
     )
@@ -217,16 +214,11 @@ def _of_pass(kind: str, rows: Sequence[dict[str, Any]]) -> str:
         for row in (*rows, _total(rows))
     ]
     without = f"agree without `{PREFIX}*`"
-    headers = ("torch", f"pairs, {kind}", "judged", "agree", without, "only refused", "none")
-    return _tabulate(table, headers)
+    return aligned_table(("torch", f"pairs, {kind}", "judged", "agree", without, "only refused", "none"), table)
 
 
 def _table(counts: dict[str, int], title: str) -> str:
-    return _tabulate([(name, f"{count:,}") for name, count in counts.items()], (title, "pairs"))
-
-
-def _tabulate(rows: Sequence[tuple[Any, ...]], headers: Sequence[str]) -> str:
-    return tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
+    return aligned_table((title, "pairs"), [(name, f"{count:,}") for name, count in counts.items()])
 
 
 def _total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -15,9 +15,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-
-from tabulate import tabulate
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import write_text
@@ -29,9 +26,9 @@ from opcheck.model.records import CallGroup, CaptureFacts, OpListFacts, Partitio
 from scripts.opinfo import disagreements, store
 from scripts.opinfo.compare import Pair, compare
 from scripts.opinfo.evaluation import Pass
-from scripts.pages import page_text
+from scripts.pages import ROOT, aligned_table, page_text
 
-PAGE = Path(__file__).parents[1] / "reports" / "verify.md"
+PAGE = ROOT / "reports" / "verify.md"
 LINE = "2.13"
 _PREDICTED: dict[bool | None, Status] = {True: "unsupported", False: "native", None: "unknown"}
 _OBSERVED: dict[str, Status] = {"xfail": "unsupported", "pass": "native"}
@@ -123,7 +120,7 @@ def _page(
         for rate in verification.rates
     ]
     headers = ("pass", "status", "predicted", "observed", "both", "precision", "recall")
-    yield tabulate(rows, headers=headers, tablefmt="github", disable_numparse=True)
+    yield aligned_table(headers, rows)
     apart = _apart(pairs)
     unknown = sum(pair.predicted is None for pair in pairs)
     contradictions = sum(len(verification.contradictions) for verification in result.values())
@@ -131,12 +128,7 @@ def _page(
     counts = {"pairs": len(pairs), "unknown": unknown, "contradictions": contradictions, "stated": stated}
     yield page_text("contradictions, counts", **counts)
     yield "## Contradictions, by their reason"
-    yield tabulate(
-        list(_reasons(apart, explained)),
-        headers=("class", "pairs", "the CI", "OpInfos", "reason"),
-        tablefmt="github",
-        disable_numparse=True,
-    )
+    yield aligned_table(("class", "pairs", "the CI", "OpInfos", "reason"), list(_reasons(apart, explained)))
 
 
 def _reasons(
