@@ -11,6 +11,7 @@ import argparse
 import math
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +26,12 @@ from opcheck.data.targets import target
 from opcheck.judge.timing.estimates import Interval, estimate
 from opcheck.model.records import Workload
 from opcheck.orchestrator import audit
-from scripts.pages import replace_between
+from scripts.pages import ROOT, narrow_table, replace_between
 
-_ROOT = Path(__file__).parents[1]
-_MEASUREMENTS = _ROOT / "scripts/timing/measurements.yaml"
-_WORKLOADS = _ROOT / "scripts/timing/workloads.json"
-_FIT = _ROOT / "op_lists/speed_fit.json"
-_PAGE = _ROOT / "docs/explanation/time.md"
+_TIMING = Path(__file__).with_name("timing")
+_MEASUREMENTS, _WORKLOADS = _TIMING / "measurements.yaml", _TIMING / "workloads.json"
+_FIT = ROOT / "op_lists/speed_fit.json"
+_PAGE = ROOT / "docs/explanation/time.md"
 _BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
 #: The share of the published times that the intervals must hold, of each source by the others.
 _HOLD = 0.85
@@ -124,14 +124,11 @@ def _predict(each: Measurement, work: Work, parameters: Parameters) -> Predicted
     parts = [
         (estimate(work[f"{name}@{each.torch}"], each.chip, each.gpus, parameters), times) for name, times in each.parts
     ]
-    gpu = Interval(
-        sum(part.low_seconds * times for part, times in parts), sum(part.high_seconds * times for part, times in parts)
+    low, high, cpu_low, cpu_high = (
+        sum(getattr(part, f"{end}_seconds") * times for part, times in parts)
+        for end in ("low", "high", "cpu_low", "cpu_high")
     )
-    cpu = Interval(
-        sum(part.cpu_low_seconds * times for part, times in parts),
-        sum(part.cpu_high_seconds * times for part, times in parts),
-    )
-    return Predicted(each, gpu, cpu, parts[0][0].bound)
+    return Predicted(each, Interval(low, high), Interval(cpu_low, cpu_high), parts[0][0].bound)
 
 
 # -- capture ----------------------------------------------------------------------------------------------------------
@@ -161,21 +158,8 @@ def capture() -> None:
 
 # -- fit --------------------------------------------------------------------------------------------------------------
 
-#: Where the search begins, from public figures of single calls, and how far it may go, as a factor.
-_PRIOR = Parameters(
-    gpu_matrix=0.78,
-    gpu_convolution=0.4,
-    gpu_memory=0.55,
-    gpu_index=0.06,
-    cpu_matrix=0.2,
-    cpu_memory=0.45,
-    host=1.5e-5,
-    wait=1.5e-4,
-    compute_spread=1.0,
-    memory_spread=1.0,
-    launch_spread=1.0,
-    cpu_spread=1.0,
-)
+#: Where the search begins, and how far it may go, as a factor.
+_PRIOR = msgspec.yaml.decode((_TIMING / "prior.yaml").read_bytes(), type=Parameters)
 _FACTOR = 4.0
 #: The largest residual that counts: what no model of the calls explains, such as data loading, moves nothing further.
 _CAP = 1.5
@@ -222,10 +206,7 @@ def _moved(parameters: Parameters, name: str, factor: float) -> Parameters:
 
 
 def _weights(times: Sequence[Measurement]) -> dict[str, float]:
-    counts: dict[str, int] = {}
-    for each in times:
-        counts[each.source] = counts.get(each.source, 0) + 1
-    return {name: 1 / math.sqrt(count) for name, count in counts.items()}
+    return {name: 1 / math.sqrt(count) for name, count in Counter(each.source for each in times).items()}
 
 
 def _loss(times: Sequence[Measurement], work: Work, parameters: Parameters, weights: dict[str, float]) -> float:
@@ -317,58 +298,36 @@ def page(times: Sequence[Measurement], work: Work) -> str:
     fitted = msgspec.structs.asdict(parameters).items()
     return "\n\n".join(
         (
-            as_table(("parameter", "value"), [(name, f"{value:g}") for name, value in fitted]),
+            narrow_table(("parameter", "value"), [(name, f"{value:g}") for name, value in fitted]),
             f"By these parameters, {figures(predicted)}.",
             f"Each source by parameters that were fitted to the others: {figures(others)}.",
-            "\n".join(_by_source(predicted, others)),
-            "\n".join(_each_time(predicted)),
+            _by_source(predicted, others),
+            _each_time(predicted),
         )
     )
 
 
-def as_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [headers, ["---"] * len(headers), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _by_source(predicted: Sequence[Predicted], others: Sequence[Predicted]) -> Iterable[str]:
+def _by_source(predicted: Sequence[Predicted], others: Sequence[Predicted]) -> str:
     apart = {each.measurement.id: each for each in others}
     rows = []
     for source in dict.fromkeys(each.measurement.source for each in predicted):
         members = [each for each in predicted if each.measurement.source == source]
         alone = [apart[each.measurement.id] for each in members]
-        rows.append(
-            (
-                f"[{source}]({members[0].measurement.url})",
-                str(len(members)),
-                *(f"{sum(p.holds for p in part)}" for part in (members, alone)),
-                *(f"{median(part):.2f}" for part in (members, alone)),
-            )
-        )
-    headers = ("source", "times", "hold", "by the others", "median residual", "by the others")
-    yield as_table(headers, rows)
+        holding = (sum(each.holds for each in part) for part in (members, alone))
+        residuals = (f"{median(part):.2f}" for part in (members, alone))
+        rows.append((f"[{source}]({members[0].measurement.url})", len(members), *holding, *residuals))
+    return narrow_table(("source", "times", "hold", "by the others", "median residual", "by the others"), rows)
 
 
-def _each_time(predicted: Sequence[Predicted]) -> Iterable[str]:
+def _each_time(predicted: Sequence[Predicted]) -> str:
+    rows = []
+    for each in predicted:
+        m = each.measurement
+        measured, interval = duration(m.seconds, m.seconds), duration(*each.gpu) + " (missed)" * (not each.holds)
+        on_cpu = (duration(m.cpu_seconds, m.cpu_seconds), duration(*each.cpu)) if m.cpu_seconds else ("", "")
+        rows.append((f"[{m.id}]({m.url})", m.chip, measured, interval, f"{each.residual:+.2f}", each.bound, *on_cpu))
     headers = ("time", "Mac", "measured", "predicted", "residual", "bound", "CPU", "predicted CPU")
-    yield as_table(
-        headers,
-        [
-            (
-                f"[{m.id}]({m.url})",
-                m.chip,
-                duration(m.seconds, m.seconds),
-                duration(*each.gpu) + ("" if each.holds else " (missed)"),
-                f"{each.residual:+.2f}",
-                each.bound,
-                duration(m.cpu_seconds, m.cpu_seconds) if m.cpu_seconds else "",
-                duration(*each.cpu) if m.cpu_seconds else "",
-            )
-            for each in predicted
-            for m in (each.measurement,)
-        ],
-    )
+    return narrow_table(headers, rows)
 
 
 def main() -> None:
