@@ -1,7 +1,13 @@
-"""Copies of public repositories, with their history, on which the trials run: ``DIR/OWNER+NAME/repo``."""
+"""What the trials on public repositories share: copies with their history (``DIR/OWNER+NAME/repo``), and fixes."""
 
+import argparse
 import subprocess
 from pathlib import Path
+
+from opcheck.common.versions import Target, Version
+from opcheck.source.fixing import Fixed, fix
+
+TARGET = Target(torch=Version(2, 15), macos=Version(26))
 
 
 def copy_of(folder: Path, repository: str) -> Path:
@@ -32,3 +38,22 @@ def write_commit(copy: Path, commit: str, root: Path, suffixes: tuple[str, ...])
             continue
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
+
+
+def apply_fixes(root: Path, *, unsafe: bool) -> Fixed:
+    """Correct the files of a repository as ``opcheck scan --fix`` does; return what was changed."""
+    fixed = fix([str(root)], TARGET, unsafe=unsafe)
+    for change in fixed.changes:
+        change.path.write_bytes(change.contents()[1])
+    return fixed
+
+
+def trial_parser(description: str | None, page: Path, limit: int) -> argparse.ArgumentParser:
+    """Return the parser of the arguments that the trials of fixes share."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
+    parser.add_argument("--packages", default="", metavar="DIR", help="what they import beside torch")
+    parser.add_argument("--limit", type=int, default=limit, metavar="SECONDS")
+    parser.add_argument("--only", default="", metavar="TEXT", help="those whose name has this text")
+    parser.add_argument("--write", action="store_true", help=f"write reports/{page.name}")
+    return parser

@@ -8,7 +8,6 @@ what their tests import beside torch.  The tests run on the CPU, and under a tor
 home and no network.  With ``--write`` the table goes to ``reports/port_proof.md``.  Nothing of the projects is kept.
 """
 
-import argparse
 import json
 import os
 import shlex
@@ -21,21 +20,14 @@ from xml.etree import ElementTree as ET
 
 import yaml
 
-from opcheck.common.versions import Target, Version
-from opcheck.source.fixing import fix
-from scripts.copies import copy_of, write_commit
-from scripts.pages import page_text
+from scripts.copies import apply_fixes, copy_of, trial_parser, write_commit
+from scripts.pages import ROOT, narrow_table, page_text
 
 PROJECTS = Path(__file__).with_name("proofs.yaml")
-PAGE = Path(__file__).parents[1] / "reports" / "port_proof.md"
-TARGET = Target(torch=Version(2, 15), macos=Version(26))
+PAGE = ROOT / "reports" / "port_proof.md"
 _FILES = (".py", ".txt", ".toml", ".cfg", ".ini", ".json", ".csv", ".yaml", ".yml", ".md")
-
-
-TABLE = (
-    "| project | fixed | with unsafe | files that compile | CPU | after --fix | after --unsafe-fixes "
-    "| fake CUDA | after --fix | after --unsafe-fixes |"
-)
+_FIXED = ("after --fix", "after --unsafe-fixes")
+HEADERS = ("project", "fixed", "with unsafe", "files that compile", "CPU", *_FIXED, "fake CUDA", *_FIXED)
 
 
 class Outcome(NamedTuple):
@@ -66,23 +58,17 @@ class Row(NamedTuple):
 
 def main() -> None:
     """Run the tests, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
-    parser.add_argument("--packages", default="", metavar="DIR")
-    parser.add_argument("--limit", type=int, default=300, metavar="SECONDS")
-    parser.add_argument("--only", default="", metavar="NAME")
-    parser.add_argument("--write", action="store_true", help="write reports/port_proof.md")
-    args = parser.parse_args()
+    args = trial_parser(__doc__, PAGE, limit=300).parse_args()
     projects = yaml.safe_load(PROJECTS.read_text(encoding="utf-8"))["projects"]
     rows = []
     for project in projects:
         copy = copy_of(args.copies, project["repository"])
         if not copy.is_dir() or args.only not in project["repository"]:
             continue
-        rows.append(_try(project, copy, args.packages, args.limit))
-        print(_line(rows[-1]), flush=True)
+        rows.append(_cells(_try(project, copy, args.packages, args.limit)))
+        print(f"| {' | '.join(rows[-1])} |", flush=True)
     if args.write:
-        PAGE.write_text(page_text("port_proof") + _table(rows), encoding="utf-8")
+        PAGE.write_text(page_text("port_proof") + narrow_table(HEADERS, rows) + "\n", encoding="utf-8")
 
 
 def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
@@ -94,10 +80,8 @@ def _try(project: dict[str, str], copy: Path, packages: str, limit: int) -> Row:
             root = Path(folder, "project")
             write_commit(copy, project["commit"], root, _FILES)
             if way != "as it is":
-                result = fix([str(root)], TARGET, unsafe=way == "unsafe")
+                result = apply_fixes(root, unsafe=way == "unsafe")
                 fixed[number - 1] = sum(result.fixed.values())
-                for change in result.changes:
-                    change.path.write_bytes(change.contents()[1])
                 broken += sum(not _compiles(change.path) for change in result.changes)
                 if not result.changes:
                     cpu.append(cpu[-1])
@@ -159,12 +143,12 @@ def _outcome(case: ET.Element) -> str:
     return next((part.tag for part in case if part.tag in {"failure", "error", "skipped"}), "passed")
 
 
-def _line(row: Row) -> str:
+def _cells(row: Row) -> list[str]:
     cells = [row.name, str(row.fixed[0]), str(row.fixed[1]), "all" if not row.broken else f"all but {row.broken}"]
     for outcomes in (row.cpu, row.cuda):
         before, *after = outcomes
         cells += [str(before), *(_compared(before, each) for each in after)]
-    return f"| {' | '.join(cells)} |"
+    return cells
 
 
 def _compared(before: Outcome, after: Outcome) -> str:
@@ -180,10 +164,6 @@ def _compared(before: Outcome, after: Outcome) -> str:
     )
     devices = ", ".join(changed)
     return f"same, other devices: {devices}" if devices else "same"
-
-
-def _table(rows: list[Row]) -> str:
-    return "\n".join([TABLE, f"|{' --- |' * (TABLE.count('|') - 1)}", *map(_line, rows)]) + "\n"
 
 
 if __name__ == "__main__":

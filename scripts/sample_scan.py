@@ -11,9 +11,9 @@ import argparse
 import random
 from pathlib import Path
 
-from opcheck.common.versions import Target, Version
 from opcheck.model.records import Finding, SourceLocation
 from opcheck.source.engine import scan
+from scripts.copies import TARGET
 
 
 def main() -> None:
@@ -24,10 +24,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100)
     parser.add_argument("--context", type=int, default=4, help="lines above and below")
     args = parser.parse_args()
-    target = Target(torch=Version(2, 15), macos=Version(26))
     findings: list[Finding] = []
     for path in args.paths:
-        report = scan([path], target)
+        report = scan([path], TARGET)
         print(f"# {path}: {report.totals} in {report.read}, {len(report.problems)} problems")
         findings += report.findings
     size = min(args.size, len(findings))

@@ -19,12 +19,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from opcheck.common.versions import Target, Version
 from opcheck.source.engine import scan
-from scripts.copies import copy_of, git, write_commit
+from scripts.copies import TARGET, copy_of, git, write_commit
 
 PORTS = Path(__file__).with_name("ports.yaml")
-TARGET = Target(torch=Version(2, 15), macos=Version(26))
 #: A finding so many lines beside a hunk names it; beside an insertion, which has no line of its own.
 _BESIDE, _BESIDE_INSERTION = 1, 3
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? ")

@@ -8,7 +8,6 @@ only if something in the repository was changed.  With ``--write`` the table goe
 of the programs is kept.
 """
 
-import argparse
 import json
 import os
 import re
@@ -25,18 +24,15 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from opcheck.common.versions import Target, Version
-from opcheck.source.fixing import fix
-from scripts.copies import copy_of, write_commit
-from scripts.pages import page_text
+from scripts.copies import apply_fixes, copy_of, trial_parser, write_commit
+from scripts.pages import ROOT, narrow_table, page_text
 
 #: The endings of files that are no data.
 _FILES = (".py", ".txt", ".toml", ".json", ".yaml", ".yml")
 PROGRAMS = Path(__file__).with_name("trial.yaml")
-PAGE = Path(__file__).parents[1] / "reports" / "port_trial.md"
+PAGE = ROOT / "reports" / "port_trial.md"
 #: what opcheck prints of a program that failed
 _EXIT_CODE = re.compile(rb"the program itself ended with exit code (\d+)")
-TARGET = Target(torch=Version(2, 15), macos=Version(26))
 
 
 class Program(NamedTuple):
@@ -76,14 +72,9 @@ class Row(NamedTuple):
 
 def main() -> None:
     """Run the programs, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--copies", type=Path, default=Path(), metavar="DIR")
-    parser.add_argument("--packages", default="", metavar="DIR", help="what they import beside torch")
-    parser.add_argument("--limit", type=int, default=120, metavar="SECONDS")
+    parser = trial_parser(__doc__, PAGE, limit=120)
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
-    parser.add_argument("--only", default="", metavar="TEXT", help="programs whose line has this text")
     parser.add_argument("--kept", type=Path, metavar="FILE", help="rows that are not run again, and the new ones")
-    parser.add_argument("--write", action="store_true", help="write reports/port_trial.md")
     args = parser.parse_args()
     programs = [Program(**program) for program in yaml.safe_load(PROGRAMS.read_text(encoding="utf-8"))["programs"]]
     kept = args.kept.read_bytes() if args.kept and args.kept.is_file() else b"{}"
@@ -116,9 +107,9 @@ def _prepare(copy: Path, commit: str, folder: Path) -> tuple[Path, Path, Path]:
     before, safe, unsafe = folder / "before", folder / "safe", folder / "unsafe"
     write_commit(copy, commit, before, _FILES)
     shutil.copytree(before, safe)
-    safe = safe if _fix(safe, unsafe=False) else before
+    safe = safe if apply_fixes(safe, unsafe=False).changes else before
     shutil.copytree(safe, unsafe)
-    return before, safe, unsafe if _fix(unsafe, unsafe=True) else safe
+    return before, safe, unsafe if apply_fixes(unsafe, unsafe=True).changes else safe
 
 
 def _try(program: Program, trees: tuple[Path, Path, Path], packages: str, limit: int) -> Row:
@@ -131,14 +122,6 @@ def _try(program: Program, trees: tuple[Path, Path, Path], packages: str, limit:
                 runs[tree] = _run(shlex.split(program.call), root, packages, limit)
     before, safe, unsafe = (runs[tree] for tree in trees)
     return Row(str(program), before, safe, unsafe)
-
-
-def _fix(root: Path, *, unsafe: bool) -> bool:
-    """Correct a repository; return whether anything changed."""
-    fixed = fix([str(root)], TARGET, unsafe=unsafe)
-    for change in fixed.changes:
-        change.path.write_bytes(change.contents()[1])
-    return bool(fixed.changes)
 
 
 def _run(arguments: list[str], root: Path, packages: str, limit: int) -> Run:
@@ -193,36 +176,19 @@ def _table(rows: Sequence[Row]) -> str:
     """The programs that end for want of CUDA, then the others."""
     cuda_only = [row for row in rows if row.wants_cuda]
     others = [row for row in rows if not row.wants_cuda]
-    parts = [
-        f"## {len(cuda_only)} programs for CUDA alone",
-        "As they are, they end because there is no CUDA.",
-        _ended(cuda_only),
-        _rows(cuda_only),
-        f"## {len(others)} other programs",
-        "They end before they come to CUDA, or run on the CPU; they do not count above.",
-        _rows(others),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _ended(rows: Sequence[Row]) -> str:
-    before, safe, unsafe = (
-        sum(run.ended == "to the end" and bool(run.calls) for run in column)
-        for column in ([r.before for r in rows], [r.safe for r in rows], [r.unsafe for r in rows])
+    headers = ("program", "as it is", "after --fix", "after --fix --unsafe-fixes")
+    ended = {
+        name: sum(run.ended == "to the end" and bool(run.calls) for run in (getattr(row, name) for row in cuda_only))
+        for name in ("before", "safe", "unsafe")
+    }
+    return page_text(
+        "port_trial, tables",
+        cuda_only=len(cuda_only),
+        cuda_only_table=narrow_table(headers, cuda_only),
+        others=len(others),
+        others_table=narrow_table(headers, others),
+        **ended,
     )
-    return (
-        f"Of {len(rows)} programs run to the end on `mps`: {before} as they are, {safe} after `--fix`, "
-        f"{unsafe} after `--fix --unsafe-fixes`."
-    )
-
-
-def _rows(rows: Sequence[Row]) -> str:
-    lines = [
-        "| program | as it is | after --fix | after --fix --unsafe-fixes |",
-        "| --- | --- | --- | --- |",
-        *(f"| {' | '.join(map(str, row))} |" for row in rows),
-    ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":
