@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
+
 from opcheck.common.versions import Target, Version
 from opcheck.source.engine import scan
 from opcheck.source.fixing import fix
@@ -22,53 +24,20 @@ from opcheck.source.fixing import fix
 TARGET = Target(torch=Version(2, 13), macos=Version(26))
 FEW, MANY, BYTES = 10_000, 100_000, 1_900_000
 LIBRARIES = ("transformers", "diffusers", "torch")
-#: A file of the size that names nothing of CUDA, and how many there are.
-PLAIN, FILES = "def f{0}(x, y):\n    z = x * y + {0}\n    return [z, x.mean(), 'text']\n\n\n", 300
-#: a line, or two lines that repeat, by name
-SHAPES = {
-    "calls": "x.cuda()\n",
-    "names": "x = x.to(x)\n",
-    "comments": "x.cuda()  # opcheck: ignore[OC201] here\n",
-    "functions": "def _f(): x.cuda()\n_f()\n",
-    "guards": "if not torch.cuda.is_available(): x = 1\nx.cuda()\n",
-    "imports": "import triton\n",
-    "plain": "y = f(x) + 1\n",
-}
+#: How many files of the first size there are.
+FILES = 300
 
 
-#: A file of ordinary code with one line in ten that a port would change: its head, and a block that is repeated.
-HEAD = "import argparse\nimport torch\nfrom pkg.file_0 import helper\n\n"
-BLOCK = '''
-def function_{n}(model, batch, device=None, scale=1.0):
-    """Return what the model makes of a batch, with a loop and a condition around it."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    results = []
-    for index, (inputs, labels) in enumerate(batch):
-        if index % 10 == 0 and scale != 1.0:
-            inputs = inputs * scale
-        inputs = inputs.to(device, non_blocking=True)
-        with torch.cuda.amp.autocast(enabled=False):
-            outputs = model(inputs)
-            loss = ((outputs - labels) ** 2).mean()
-        results.append({{"loss": loss.item(), "index": index, "name": f"step {{index}}"}})
-        total = sum(result["loss"] for result in results)
-        print(f"after {{index}} steps: {{total / len(results):.3f}}")
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return results, total
+class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of scanned_texts.yaml, which states what each text is."""
+
+    plain: str
+    head: str
+    block: str
+    shapes: dict[str, str]
 
 
-class Module_{n}(torch.nn.Module):
-    def __init__(self, width=16, depth=2):
-        super().__init__()
-        self.layers = torch.nn.ModuleList([torch.nn.Linear(width, width) for _ in range(depth)])
-        self.width = width
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = torch.nn.functional.gelu(layer(x)) + x
-        return x.view(-1, self.width).mean(dim=0)
-'''
+TEXTS = msgspec.yaml.decode(Path(__file__).with_name("scanned_texts.yaml").read_bytes(), type=Texts)
 
 
 def measure(paths: list[str]) -> tuple[float, int, int]:
@@ -104,8 +73,8 @@ def compare(line: str) -> str:
 
 def fix_project() -> str:
     """Scan and fix 100 files of 1,000 lines that import from each other."""
-    block = BLOCK.format(n="{n}").count("\n")
-    text = HEAD + "".join(BLOCK.format(n=number) for number in range(1000 // block))
+    block = TEXTS.block.format(n="{n}").count("\n")
+    text = TEXTS.head + "".join(TEXTS.block.format(n=number) for number in range(1000 // block))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "pkg")
         root.mkdir()
@@ -122,16 +91,16 @@ def fix_project() -> str:
 
 
 SIZES = {
-    "nothing": lambda: measure_text("".join(map(PLAIN.format, range(200))), FILES),
+    "nothing": lambda: measure_text("".join(map(TEXTS.plain.format, range(200))), FILES),
     "libraries": lambda: measure(installed()),
-    "findings": lambda: measure_text(SHAPES["calls"] * 100, 100),
+    "findings": lambda: measure_text(TEXTS.shapes["calls"] * 100, 100),
 }
 
 
 def main() -> None:
     """Print a line for each size and shape."""
     parser = argparse.ArgumentParser(description=__doc__)
-    known = [*SIZES, *SHAPES, "fix"]
+    known = [*SIZES, *TEXTS.shapes, "fix"]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; or all")
     names = parser.parse_args().names
     if unknown := [name for name in names if name not in known]:
@@ -141,8 +110,8 @@ def main() -> None:
         if name == "fix":
             print(f"{name:10} {fix_project()}")
             continue
-        if name in SHAPES:
-            print(f"{name:10} {compare(SHAPES[name])}")
+        if name in TEXTS.shapes:
+            print(f"{name:10} {compare(TEXTS.shapes[name])}")
             continue
         begin = time.perf_counter()
         seconds, lines, findings = SIZES[name]()
