@@ -15,7 +15,9 @@ import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
 import torch
 from torch import overrides
 
@@ -28,26 +30,9 @@ from opcheck.lookup.plain_call import OperatorLookup
 from opcheck.lookup.query import resolve
 
 RELEASES = ("2.9", "2.13", "2.15")
-
-_PYTHON = "Python's own protocol and bookkeeping: no operator runs"
-_NUMBERS = "of symbolic numbers, not of tensors"
-_BACKENDS = "moves a tensor to another backend, which no Mac has"
-_HOST = "loops of the host over the memory of the tensor: nothing says what happens to one of MPS"
-#: Names that no operator can answer for, and why, besides those that ``opcheck op`` itself refuses with a
-#: reason; the first pattern that fits counts, and only where nothing else answers.
-LEFT_OUT = (
-    ("torch.Tensor.*.__get__", "an attribute: Python reads metadata, no operator runs"),
-    ("torch.Tensor.__*__", _PYTHON),
-    ("torch.Tensor._clear_non_serializable_cached_data", _PYTHON),
-    ("torch.Tensor.const_data_ptr", _PYTHON),
-    ("torch.Tensor.module_load", _PYTHON),
-    ("torch.Tensor.storage_type", _PYTHON),
-    ("torch.Tensor.ipu", _BACKENDS),
-    ("torch.Tensor.mtia", _BACKENDS),
-    ("torch.Tensor.xpu", _BACKENDS),
-    ("torch.nn.functional._sym_int", _NUMBERS),
-    ("torch.sym_*", _NUMBERS),
-    ("torch.choose_qparams_optimized", _HOST),
+#: By reason the patterns of names that no operator can answer for.
+LEFT_OUT = msgspec.yaml.decode(
+    Path(__file__).with_name("names_without_operators.yaml").read_bytes(), type=dict[str, tuple[str, ...]]
 )
 _OPEN = ("unknown", "nameless")
 
@@ -65,7 +50,7 @@ def names() -> Iterator[str]:
 
 def why_left_out(name: str) -> str:
     """Return why no operator can answer for the name; empty where one must."""
-    reasons = (why for text, why in LEFT_OUT if fnmatch.fnmatchcase(name, text))
+    reasons = (why for why, texts in LEFT_OUT.items() if any(fnmatch.fnmatchcase(name, text) for text in texts))
     return WITHOUT_OPERATORS.get(name.removeprefix("torch."), (next(reasons, ""), ""))[0]
 
 

@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
 from opcheck.capture.child.recording.recorder import Recorder
@@ -39,18 +40,7 @@ class Case(NamedTuple):
         return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.arguments.items())})"
 
 
-CASES = (
-    Case("SGD", {"lr": 0.1}),
-    Case("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True}),
-    *(Case(kind) for kind in ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD", "LBFGS")),
-    *(Case(kind) for kind in ("NAdam", "RAdam", "RMSprop", "Rprop")),
-    *(Case(kind, {"amsgrad": True, "weight_decay": 0.1}) for kind in ("Adam", "AdamW")),
-    *(Case(kind, {"weight_decay": 0.1}) for kind in ("NAdam", "RAdam", "Adagrad", "Adadelta")),
-    Case("Adam", {"maximize": True}),
-    Case("RMSprop", {"momentum": 0.9, "centered": True, "weight_decay": 0.1}),
-)  # fmt: skip
-
-
+CASES = msgspec.yaml.decode(Path(__file__).with_name("optimizers.yaml").read_bytes(), type=list[Case])
 _FINE = ("native", "composite")
 
 

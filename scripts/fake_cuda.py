@@ -10,29 +10,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch.overrides import TorchFunctionMode
 
 COUNTS: Counter[str] = Counter()
-#: Functions of torch.cuda that programs call, and their answers on such a machine.
-ANSWERS: dict[str, object] = {
-    "is_available": True,
-    "is_initialized": True,
-    "is_bf16_supported": True,
-    "device_count": 1,
-    "current_device": 0,
-    "get_device_name": "NVIDIA GPU",
-    "get_device_capability": (9, 0),
-    "max_memory_allocated": 0,
-    "memory_allocated": 0,
-    "memory_reserved": 0,
-    "empty_cache": None,
-    "synchronize": None,
-    "set_device": None,
-    "manual_seed": None,
-    "manual_seed_all": None,
-    "reset_peak_memory_stats": None,
-}
+Answer = bool | int | str | tuple[int, ...] | None
+ANSWERS = msgspec.yaml.decode(Path(__file__).with_suffix(".yaml").read_bytes(), type=dict[str, Answer])
 
 
 class _OnCpu(TorchFunctionMode):
