@@ -8,39 +8,22 @@ The first sample of every OpInfo that takes the dtype on the CPU goes through th
 ``--only`` names them.  ``--report`` writes ``reports/compile_opinfo.md`` from it.
 """
 
-import argparse
 import functools
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from tabulate import tabulate
 
-from opcheck.common.files import write_text
 from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.compile_records import SideGraph
 from scripts.opinfo.ci import key
-from scripts.opinfo.sweep import Row, group_reasons, list_operators, read_rows, shorten, sweep
-from scripts.pages import page_text
+from scripts.opinfo.sweep import Row, Sweep, group_reasons, results_of, run_sweeps, section, shorten
+from scripts.pages import ROOT, page_text
 
-ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "build" / "opinfo_compile"
 REPORT = ROOT / "reports" / "compile_opinfo.md"
 DTYPES = ("float32", "int64", "complex64")
-
-CLASSES = {
-    "metal": "all of it Metal",
-    "mixed": "Metal and eager operators",
-    "eager": "eager operators only",
-    "nothing": "views, or no graph",
-    "raised": "Inductor raised",
-    "ours": "failed for a reason of ours",
-    "outside": "failed before Inductor",
-    "ended": "ended the process",
-}
 
 
 class CompiledRow(Row, frozen=True, kw_only=True):
@@ -52,42 +35,13 @@ class CompiledRow(Row, frozen=True, kw_only=True):
     externs: tuple[str, ...] = ()
 
 
-def main() -> int:
-    """Sweep, or write the report; 1 where an operator ended the process."""
-    parser = argparse.ArgumentParser(description="OpInfo through Inductor's Metal backend.")
-    parser.add_argument("--dtype", action="append", choices=DTYPES)
-    parser.add_argument("--only", default="", help="operators whose name matches this pattern")
-    parser.add_argument("--report", action="store_true", help="write the report")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    if options.report:
-        outcome = {dtype: _kept(dtype) for dtype in DTYPES}
-        write_text(REPORT, "\n\n".join(_paragraphs(outcome)) + "\n")
-        print(f"written to {REPORT.relative_to(ROOT)}")
-        return 0
-    preload()
-    for dtype in options.dtype or DTYPES:
-        attempt = functools.partial(_try, dtype=getattr(torch, dtype))
-        sweep(_file(dtype), CompiledRow, list_operators(dtype), attempt, options.only)
-    return int(any(row.result == "ended" for dtype in DTYPES for row in _kept(dtype).values()))
-
-
-def _file(dtype: str) -> Path:
-    return KEPT / f"{dtype}.json"
-
-
-def _kept(dtype: str) -> dict[str, CompiledRow]:
-    return read_rows(_file(dtype), CompiledRow)
-
-
-def _try(op: Any, dtype: torch.dtype) -> CompiledRow:
+def _try(op: Any, dtype: str) -> CompiledRow:
     name = key(op)
     side = SideCompiler()
     torch.compiler.reset()
     try:
         torch.manual_seed(0)
-        sample = next(iter(op.sample_inputs("cpu", dtype)))
+        sample = next(iter(op.sample_inputs("cpu", getattr(torch, dtype))))
         program = lambda *args, **kwargs: op(*args, **kwargs)  # noqa: E731, PLW0108 - an OpInfo is no function
         compiled = torch.compile(program, backend=side)
         with torch.no_grad():
@@ -117,28 +71,35 @@ def _row(name: str, graphs: Sequence[SideGraph]) -> CompiledRow:
     return CompiledRow(op=name, result=classes.get((kernels, bool(externs)), "nothing"), externs=externs)
 
 
-def _paragraphs(outcome: dict[str, dict[str, CompiledRow]]) -> Iterator[str]:
+SWEEPS = {
+    dtype: Sweep(
+        path=ROOT / "build" / "opinfo_compile" / f"{dtype}.json",
+        kind=CompiledRow,
+        dtype=dtype,
+        attempt=functools.partial(_try, dtype=dtype),
+    )
+    for dtype in DTYPES
+}
+
+
+def _paragraphs() -> Iterator[str]:
     yield page_text("compile_opinfo", torch=torch.__version__.partition("+")[0])
+    results = results_of("compile")
+    outcome = {dtype: sweep.rows() for dtype, sweep in SWEEPS.items()}
     rows = []
-    for name, meaning in CLASSES.items():
+    for name, meaning in results["counted"].items():
         counts = [sum(row.result == name for row in outcome[dtype].values()) for dtype in DTYPES]
         rows.append((meaning, *counts))
-    rows.append(("not tried yet", *(len(list_operators(dtype)) - len(outcome[dtype]) for dtype in DTYPES)))
-    rows.append(("operators", *(len(list_operators(dtype)) for dtype in DTYPES)))
+    numbers = {dtype: len(sweep.operators()) for dtype, sweep in SWEEPS.items()}
+    rows.append(("not tried yet", *(numbers[dtype] - len(outcome[dtype]) for dtype in DTYPES)))
+    rows.append(("operators", *numbers.values()))
     yield tabulate(rows, headers=("", *DTYPES), tablefmt="github")
-    for title, result in (
-        ("What Inductor raised", "raised"),
-        ("What failed for a reason of ours", "ours"),
-        ("What failed before Inductor", "outside"),
-        ("What ended the process", "ended"),
-    ):
+    for result, title in results["listed"].items():
         table = sorted(
             (reason, dtype, ops) for dtype in DTYPES for reason, ops in group_reasons(outcome[dtype].values(), result)
         )
-        if table:
-            yield f"## {title}"
-            yield tabulate(table, headers=("why", "dtype", "operators"), tablefmt="github")
+        yield from section(title, ("why", "dtype", "operators"), table)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_sweeps("OpInfo through Inductor's Metal backend.", SWEEPS, REPORT, _paragraphs, preload))

@@ -8,14 +8,11 @@ found is kept in ``build/run_kernels.json``; operators that stand there are not 
 ``--only`` names them. ``--report`` writes ``reports/compile_kernels.md`` from it.
 """
 
-import argparse
 import math
 import re
 import sys
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,7 +20,6 @@ from tabulate import tabulate
 from torch._inductor import config as inductor
 from torch.utils._pytree import tree_leaves
 
-from opcheck.common.files import write_text
 from opcheck.features.compile.check.metal_check import NOT_PROVEN as NOT_CHECKED
 from opcheck.features.compile.check.metal_check import check
 from opcheck.features.compile.child.cpu_kernels import CpuKernel
@@ -31,26 +27,13 @@ from opcheck.features.compile.child.inductor_metal import SideCompiler, preload
 from opcheck.features.compile.metal_runner import NOT_PROVEN as NOT_RUN
 from opcheck.features.compile.metal_runner import prepare
 from scripts.opinfo.ci import key
-from scripts.opinfo.sweep import Row, group_reasons, list_operators, read_rows, shorten, sweep
-from scripts.pages import page_text
+from scripts.opinfo.sweep import Row, Sweep, group_reasons, results_of, run_sweeps, section, shorten
+from scripts.pages import ROOT, page_text
 
-ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "build" / "run_kernels.json"
 REPORT = ROOT / "reports" / "compile_kernels.md"
 
 #: of the largest value that eager gives
 ALLOWED = 1e-4
-
-CLASSES = {
-    "agrees": f"kernels ran, within {ALLOWED:g} of eager",
-    "differs": f"kernels ran, not within {ALLOWED:g} of eager",
-    "undefined": "kernels ran; eager gives whatever is in the memory",
-    "no kernel": "no kernel to run: views, eager operators only, or no graph",
-    "not compiled": "Inductor raised, or the C++ compiler refuses the kernel",
-    "raised": "it raised when it ran",
-    "ended": "it ended the process",
-}
-
 
 #: What they give is not defined.
 UNDEFINED = re.compile(r"(new_)?empty(_like|_strided|_permuted)?$")
@@ -66,24 +49,6 @@ class KernelRow(Row, frozen=True, kw_only=True):
     largest: float = 0.0
     #: what Clang finds wrong
     refused: tuple[str, ...] = ()
-
-
-def main() -> int:
-    """Run, or write the report; 1 where an operator ended the process."""
-    parser = argparse.ArgumentParser(description="OpInfo's Metal kernels, checked and run.")
-    parser.add_argument("--only", default="", help="operators whose name matches this pattern")
-    parser.add_argument("--report", action="store_true", help="write the report")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    if options.report:
-        write_text(REPORT, "\n\n".join(_paragraphs(list(read_rows(KEPT, KernelRow).values()))) + "\n")
-        print(f"written to {REPORT.relative_to(ROOT)}")
-        return 0
-    preload()
-    prepare()
-    sweep(KEPT, KernelRow, list_operators("float32"), _try, options.only)
-    return int(any(row.result == "ended" for row in read_rows(KEPT, KernelRow).values()))
 
 
 def _try(op: Any) -> KernelRow:
@@ -148,11 +113,15 @@ def _error(ran: torch.Tensor, eager: torch.Tensor) -> tuple[float, float]:
     return (difference / scale if scale else difference), scale
 
 
-def _paragraphs(rows: Sequence[KernelRow]) -> Iterator[str]:
+SWEEP = Sweep(path=ROOT / "build" / "run_kernels.json", kind=KernelRow, dtype="float32", attempt=_try)
+
+
+def _paragraphs() -> Iterator[str]:
+    rows, results = list(SWEEP.rows().values()), results_of("kernels")
     ran = [row for row in rows if row.result in {"agrees", "differs", "undefined"}]
     yield page_text("compile_kernels", torch=torch.__version__.partition("+")[0])
     counts = Counter(row.result for row in rows)
-    table = [(meaning, counts[name]) for name, meaning in CLASSES.items()]
+    table = [(meaning.format(allowed=ALLOWED), counts[name]) for name, meaning in results["counted"].items()]
     yield tabulate([*table, ("operators", len(rows))], headers=("", "float32"), tablefmt="github")
     refused = [row for row in rows if row.refused]
     kernels = sum(row.kernels for row in rows)
@@ -161,29 +130,12 @@ def _paragraphs(rows: Sequence[KernelRow]) -> Iterator[str]:
         f"Of {kernels} kernels that Inductor wrote, Clang finds something wrong in those of {len(refused)} operators."
     )
     yield f"Not proven:\n\n- {NOT_CHECKED}\n- {NOT_RUN}"
-    yield from _section("Farther from eager", ("operator", "by, of what"), _far(rows))
-    yield from _section(
-        "What Clang refuses",
-        ("operator", "why"),
-        [(f"`{row.op}`", why.replace("|", "\\|")) for row in refused for why in row.refused],
-    )
-    for title, result in (
-        ("What was not compiled", "not compiled"),
-        ("What raised when it ran", "raised"),
-        ("What ended the process", "ended"),
-    ):
-        yield from _section(title, ("why", "operators"), group_reasons(rows, result))
-
-
-def _section(title: str, headers: tuple[str, str], table: Sequence[tuple[str, str]]) -> Iterator[str]:
-    if table:
-        yield f"## {title}"
-        yield tabulate(table, headers=headers, tablefmt="github", disable_numparse=True)
-
-
-def _far(rows: Sequence[KernelRow]) -> list[tuple[str, str]]:
-    far = (row for row in rows if row.result == "differs")
-    return [(f"`{row.op}`", _by(row)) for row in far]
+    far = [(f"`{row.op}`", _by(row)) for row in rows if row.result == "differs"]
+    yield from section("Farther from eager", ("operator", "by, of what"), far)
+    texts = [(f"`{row.op}`", why.replace("|", "\\|")) for row in refused for why in row.refused]
+    yield from section("What Clang refuses", ("operator", "why"), texts)
+    for result, title in results["listed"].items():
+        yield from section(title, ("why", "operators"), group_reasons(rows, result))
 
 
 def _by(row: KernelRow) -> str:
@@ -193,4 +145,5 @@ def _by(row: KernelRow) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    description = "OpInfo's Metal kernels, checked and run."
+    sys.exit(run_sweeps(description, {"float32": SWEEP}, REPORT, _paragraphs, preload, prepare))
