@@ -23,16 +23,8 @@ from scripts.opinfo.forks import in_processes
 
 ZOO = Path(__file__).parents[1] / "examples" / "models" / "zoo.py"
 MODELS = (
-    "bert_base",
-    "gpt2",
-    "llama3_8b",
-    "whisper_small",
-    "vit_b16",
-    "wav2vec2_base",
-    "fnet_base",
-    "resnet50",
-    "sd15_unet",
-    "lstm_tagger",
+    *("bert_base", "gpt2", "llama3_8b", "whisper_small", "vit_b16"),
+    *("wav2vec2_base", "fnet_base", "resnet50", "sd15_unet", "lstm_tagger"),
 )
 REPEATS = 5
 

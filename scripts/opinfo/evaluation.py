@@ -20,19 +20,8 @@ SCHEMA = 1
 
 #: One letter per dtype, in the order in which the files write them.
 LETTERS: Mapping[str, str] = MappingProxyType(
-    {
-        "f": "float32",
-        "h": "float16",
-        "b": "bfloat16",
-        "c": "complex64",
-        "k": "complex32",
-        "1": "int8",
-        "2": "int16",
-        "4": "int32",
-        "8": "int64",
-        "u": "uint8",
-        "o": "bool",
-    }
+    {"f": "float32", "h": "float16", "b": "bfloat16", "c": "complex64", "k": "complex32"}
+    | {"1": "int8", "2": "int16", "4": "int32", "8": "int64", "u": "uint8", "o": "bool"}
 )
 
 State = Literal["pass", "xfail", "skip"]

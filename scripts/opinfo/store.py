@@ -23,17 +23,9 @@ SIMULATED_MACOS = "15.0"
 
 #: The dtypes that test/test_mps.py runs through, by the names of opcheck.common.names.DTYPES.
 DTYPES = (
-    "float32",
-    "float16",
-    "bfloat16",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "bool",
-    "complex64",
-    "complex32",
+    *("float32", "float16", "bfloat16"),
+    *("int8", "int16", "int32", "int64", "uint8", "bool"),
+    *("complex64", "complex32"),
 )
 
 

@@ -1,7 +1,5 @@
 """The programs whose times others published, as far as their authors describe them."""
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -85,18 +83,13 @@ class GraphConvolutions(nn.Module):
         return functional.log_softmax(adjacency @ self.second(hidden), dim=1)
 
 
-class _TinyVgg(nn.Module):
+class _TinyVgg(nn.Sequential):
     def __init__(self, features: int) -> None:
-        super().__init__()
-        channels = [3, 10, 10, 10, 10]
         layers: list[nn.Module] = []
-        for index, (before, after) in enumerate(pairwise(channels)):
-            layers += [nn.Conv2d(before, after, 3), nn.ReLU()]
+        for index, channels in enumerate((3, 10, 10, 10)):
+            layers += [nn.Conv2d(channels, 10, 3), nn.ReLU()]
             layers += [nn.MaxPool2d(2)] if index % 2 else []
-        self.layers = nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, 10))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
+        super().__init__(*layers, nn.Flatten(), nn.Linear(features, 10))
 
 
 class TinyVgg32(_TinyVgg):
@@ -109,26 +102,18 @@ class TinyVgg224(_TinyVgg):
         super().__init__(10 * 53 * 53)
 
 
-class LeNet(nn.Module):
+class LeNet(nn.Sequential):
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
+        super().__init__(
             nn.Conv2d(1, 6, 5), nn.Tanh(), nn.MaxPool2d(2),
             nn.Conv2d(6, 16, 5), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(),
             nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10),
         )  # fmt: skip
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
 
-
-class Mlp(nn.Module):
+class Mlp(nn.Sequential):
     def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
+        super().__init__(
             nn.Linear(784, 256, bias=False), nn.ReLU(), nn.Linear(256, 128, bias=False), nn.ReLU(),
             nn.Linear(128, 64, bias=False), nn.ReLU(), nn.Linear(64, 10),
         )  # fmt: skip
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
