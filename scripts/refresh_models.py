@@ -16,7 +16,6 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -36,13 +35,14 @@ from opcheck.judge.target_summary import TargetSummary, summaries
 from opcheck.model.records import Record
 from opcheck.worker.protocol import silent
 from opcheck.worker.worker import WorkerError, run_forked
+from scripts.pages import ROOT, narrow_table, page_text
 
-ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "models.jsonl"
 PAGE = ROOT / "reports" / "models.md"
 
 TORCH = ("2.9", "2.13", "2.15")
 MACOS = ("14", "15", "26")
+LIBRARIES = ("transformers", "diffusers", "timm")
 #: Columns of a row of the page.
 WIDTH = 100
 #: Seconds for one model on all targets.
@@ -149,45 +149,31 @@ def page(results: Sequence[Result]) -> str:
     """Write the tables: one row a model of at most WIDTH columns, and what is not native below them."""
     count = Counter(cell.headline for result in results for cell in result.cells)
     targets_of = max((result.cells for result in results), key=len, default=())
-    lines = [
-        "# Public models",
-        "",
-        f"What {len(results)} models of the hub do on a Mac's GPU: on torch {', '.join(TORCH)}, each with macOS",
-        f"{', '.join(MACOS)} as far as it runs there, {len(targets_of)} targets in all. `scripts/refresh_models.py`",
-        "writes this page from their public configurations as opcheck holds them (`opcheck audit recipe:NAME`),",
-        "without weights. Nothing was observed on a Mac.",
-        "",
-        "Each model was run for its forward pass and for what the column *and for* names. Of a stack of equal",
-        f"layers the first {LAYERS} were run, where the column *layers* says so. Captured with torch",
-        f"{str(torch.__version__).partition('+')[0]} and {_libraries()} installed.",
-        "",
-        "| result | headline of the audit | models on a target |",
-        "| --- | --- | --- |",
-        *(f"| {_SIGNS[name]} | {name} | {count[name]} of {count.total()} |" for name in HEADLINES if count[name]),
-        "",
-    ]
+    headlines = [(_SIGNS[name], name, f"{count[name]} of {count.total()}") for name in HEADLINES if count[name]]
     tasks: dict[str, list[Result]] = {}
     for result in results:
         tasks.setdefault(result.task, []).append(result)
+    sections = []
     for task, members in tasks.items():
-        lines += [f"## {task}", "", "| model | and for | layers | result |", "| --- | --- | --- | --- |"]
-        lines += [
-            f"| {result.model} | {_called(result)} | {result.layers or 'all'} | {_result(result)} |"
-            for result in members
-        ]
-        lines.append("")
-    lines += ["## What is not native", ""]
-    lines += [line for result in results for line in _not_native(result)] or ["Nothing."]
-    lines += ["", "## What could not be followed, or raised", ""]
-    failed = [result for result in results if result.problems]
-    for result in failed:
-        lines += [f"- {result.model}:", *(f"    {line}" for line in _wrapped(result.problems))]
-    return "\n".join(lines if failed else [*lines, "Nothing."]) + "\n"
-
-
-def _libraries() -> str:
-    names = ("transformers", "diffusers", "timm")
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+        rows = [(result.model, _called(result), result.layers or "all", _result(result)) for result in members]
+        sections.append(f"## {task}\n\n{narrow_table(('model', 'and for', 'layers', 'result'), rows)}\n")
+    failed = [
+        line for result in results if result.problems for line in (f"- {result.model}:", *_wrapped(result.problems))
+    ]
+    return page_text(
+        "models",
+        models=len(results),
+        releases=", ".join(TORCH),
+        systems=", ".join(MACOS),
+        targets=len(targets_of),
+        layers=LAYERS,
+        torch=str(torch.__version__).partition("+")[0],
+        libraries=", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES),
+        headlines=narrow_table(("result", "headline of the audit", "models on a target"), headlines),
+        tasks="\n".join(sections),
+        not_native="\n".join(line for result in results for line in _not_native(result)) or "Nothing.",
+        failed="\n".join(failed) or "Nothing.",
+    )
 
 
 def _called(result: Result) -> str:
@@ -225,7 +211,7 @@ def _not_native(result: Result) -> Iterator[str]:
 
 def _wrapped(problems: Sequence[str]) -> Iterator[str]:
     for problem in problems:
-        yield from textwrap.wrap(problem, WIDTH - 8)
+        yield from (f"    {line}" for line in textwrap.wrap(problem, WIDTH - 8))
 
 
 #: What a call is named by in the table.
@@ -249,7 +235,7 @@ def main() -> None:
     on = targets.pairs(TORCH, MACOS, lists=load()).targets
     results, known = kept(), recipes()
     server.prepare()
-    for library in ("transformers", "diffusers", "timm"):
+    for library in LIBRARIES:
         server.preload(library)
     # Each fork would import these for itself.
     importlib.import_module("transformers.generation.utils")

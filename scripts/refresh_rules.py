@@ -2,14 +2,15 @@
 
 from opcheck.common.catalogue import groups, pages_folder
 from opcheck.common.files import write_text
+from scripts.pages import narrow_table
 
 
 def index() -> str:
     """Return the list of all rules as Markdown, with links to the pages beside it."""
     lines = ["# Rules", "", "`opcheck explain CODE` prints a page. scripts/refresh_rules.py writes this index."]
     for title, rules in groups().items():
-        lines += ["", f"## {title}", "", "| code | severity | what |", "| --- | --- | --- |"]
-        lines += [f"| [{rule.id}]({rule.id}.md) | {rule.severity} | {rule.title} |" for rule in rules]
+        rows = [(f"[{rule.id}]({rule.id}.md)", rule.severity, rule.title) for rule in rules]
+        lines += ["", f"## {title}", "", narrow_table(("code", "severity", "what"), rows)]
     return "\n".join(lines) + "\n"
 
 
