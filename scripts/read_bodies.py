@@ -10,7 +10,6 @@ without a reason is printed, and makes the exit code 1.
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
@@ -18,23 +17,14 @@ from opcheck.data import composites
 from opcheck.data.registrations import OpLists, data_directory, load
 from scripts.compare_bodies import ELSEWHERE, calls_of
 from scripts.opinfo.earlier import why_unknown, written_bodies
-from scripts.schema_bodies import Bodies, file_text
-
-
-def unknown(line: str, lists: OpLists) -> Iterator[str]:
-    """Yield the composites of a release whose body no run has reached."""
-    for name in sorted(lists.operators(line)):
-        resolution = lists.resolve(name, line)
-        last = resolution.chain[-1]
-        if resolution.status == "composite" and composites.run_body(last, line) is None:
-            yield last
+from scripts.schema_bodies import Bodies, file_text, unknown
 
 
 def bodies(line: str, calls: dict[str, tuple[str, ...]], lists: OpLists) -> Bodies:
     """Return what the unknown composites of a release call: always, and on some branch."""
     entries = [entry for entry in written_bodies(data_directory()) if Version.parse(line) in entry.torch]
     read: Bodies = {}
-    for op in dict.fromkeys(unknown(line, lists)):
+    for op in unknown(line, composites.run_body):
         written = next((entry for entry in entries if entry.covers(op)), None)
         if written is not None:
             read[op] = (sorted(written.always), sorted(written.sometimes))
@@ -55,7 +45,7 @@ def main() -> int:
         read[release.line] = bodies(release.line, calls_of(release.torch, lists), lists)
     without: dict[str, list[str]] = defaultdict(list)
     for line, known in read.items():
-        for op in dict.fromkeys(unknown(line, lists)):
+        for op in unknown(line, composites.run_body):
             if op not in known and not why_unknown(op, data_directory()):
                 without[op].append(line)
     for op, held in without.items():

@@ -18,7 +18,6 @@ import fnmatch
 import functools
 import json
 import re
-import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,12 +30,11 @@ from opcheck.common.files import write_text
 from opcheck.data import composites
 from opcheck.data.registrations import data_directory, load
 from opcheck.data.tables import REFUSED
-from opcheck.worker.worker import WorkerError
 from scripts import schema_bodies
 from scripts.cross_dtypes import expected, kernels
 from scripts.opinfo import ci
 from scripts.opinfo import evaluation as opinfo
-from scripts.opinfo.forks import run_in_forks
+from scripts.opinfo.forks import record_in_forks
 from scripts.schema_bodies import TABLES, Scene, overload_of
 
 UNSIGNED = ("uint16", "uint32", "uint64")
@@ -110,14 +108,8 @@ def _attempt(overload: Any, scene: Scene) -> str:
 
 def in_forks(names: Sequence[str], device: str) -> Outcome:
     """Call in child processes: arguments that were made up may end one."""
-
-    def died(name: str, error: WorkerError) -> Outcome:
-        print(f"{name}: {error}", file=sys.stderr)
-        return {}
-
     work = functools.partial(outcomes, device=device)
-    made = run_in_forks(names, work, Outcome, died, chunk=CHUNK, seconds=SECONDS)
-    return {name: outcome for each in made for name, outcome in each.items()}
+    return record_in_forks(names, work, Outcome, chunk=CHUNK, seconds=SECONDS)
 
 
 def listed() -> Mapping[str, set[str]]:

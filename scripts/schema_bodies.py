@@ -15,7 +15,7 @@ import fnmatch
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,8 @@ from opcheck.common.versions import Version
 from opcheck.data import composites
 from opcheck.data.registrations import data_directory, load
 from opcheck.simulator.dispatch.tensor import to_mps
-from opcheck.worker.worker import WorkerError
 from scripts import by_release
-from scripts.opinfo.forks import run_in_forks
+from scripts.opinfo.forks import record_in_forks
 from scripts.opinfo.record import KEEP, Watch, mac
 
 #: by overload: what its body always calls, and what it sometimes calls
@@ -238,22 +237,14 @@ def in_forks(names: Sequence[str], line: str) -> Bodies:
         torch.set_num_threads(1)  # a pool of threads does not live on in a fork
         return record(some, line)
 
-    def died(name: str, error: WorkerError) -> Bodies:
-        print(f"{line} {name}: {error}", file=sys.stderr)
-        return {}
-
-    made = run_in_forks(names, work, Bodies, died, chunk=CHUNK, seconds=SECONDS)
-    return {name: body for bodies in made for name, body in bodies.items()}
+    return record_in_forks(names, work, Bodies, chunk=CHUNK, seconds=SECONDS, label=f"{line} ")
 
 
-def unknown(line: str) -> Iterator[str]:
-    """Yield the composites of a release whose body the operator database does not reach."""
-    lists = load()
-    for name in sorted(lists.operators(line)):
-        resolution = lists.resolve(name, line)
-        last = resolution.chain[-1]
-        if resolution.status == "composite" and composites.find_sampled_body(last, line) is None:
-            yield last
+def unknown(line: str, find_body: Callable[[str, str], object]) -> list[str]:
+    """Return the composites of a release that ``find_body`` has no body of, each once."""
+    resolutions = (load().resolve(name, line) for name in sorted(load().operators(line)))
+    composite = dict.fromkeys(each.chain[-1] for each in resolutions if each.status == "composite")
+    return [name for name in composite if find_body(name, line) is None]
 
 
 def file_text(bodies: dict[str, Bodies], releases: dict[str, str]) -> str:
@@ -277,7 +268,7 @@ def main() -> None:
     lines = [line for line in releases if Version.parse(line) >= OLDEST]
     bodies = {}
     for line in lines:
-        asked = [name for name in dict.fromkeys(unknown(line)) if fnmatch.fnmatch(name, options.op)]
+        asked = [name for name in unknown(line, composites.find_sampled_body) if fnmatch.fnmatch(name, options.op)]
         bodies[line] = in_forks([name for name in asked if overload_of(name) is not None], line)
         print(f"{line}: {len(bodies[line])} of {len(asked)} bodies recorded", file=sys.stderr)
         if line == max(lines, key=Version.parse):

@@ -1,6 +1,7 @@
 """Work in child processes, so that a crash in torch's C++ ends a few operators and not the whole."""
 
 import multiprocessing
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar
@@ -40,6 +41,25 @@ def run_in_forks(
             else:
                 half = (len(some) + 1) // 2
                 yield from run_in_forks(some, work, answer, died, chunk=half, seconds=seconds)
+
+
+def record_in_forks(
+    names: Sequence[str],
+    work: Callable[[Sequence[str]], dict[str, Answer]],
+    answer: Any,
+    *,
+    chunk: int,
+    seconds: float,
+    label: str = "",
+) -> dict[str, Answer]:
+    """Return what ``work`` records of names, in forks; a name whose fork died is printed below a label and left out."""
+
+    def died(name: str, error: WorkerError) -> dict[str, Answer]:
+        print(f"{label}{name}: {error}", file=sys.stderr)
+        return {}
+
+    made = run_in_forks(names, work, answer, died, chunk=chunk, seconds=seconds)
+    return {name: value for part in made for name, value in part.items()}
 
 
 def in_processes(work: Callable[[Item], Answer], items: Iterable[Item], number: int = 1) -> list[Answer]:
