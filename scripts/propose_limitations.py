@@ -16,7 +16,6 @@ import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 from opcheck.data.registrations import load
@@ -25,6 +24,7 @@ from opcheck.model.records import OpCall
 from scripts.opinfo import store
 from scripts.opinfo.compare import compare
 from scripts.pages import page_text
+from scripts.wheels.extracted import spans
 
 #: Calls that do no arithmetic: an expected failure is not theirs.
 QUIET = re.compile(
@@ -55,7 +55,7 @@ def main() -> int:
     print(page_text("from_opinfo"), end="")
     rows: dict[tuple[str, str, str, str | None], dict[str, set[str]]] = defaultdict(dict)
     for case, by_line in cases.items():
-        for since, until in spans(sorted(by_line, key=lines.index), lines):
+        for since, until in spans(by_line, lines):
             inside = lines[lines.index(since) : lines.index(until) if until else None]
             texts = {name for line in inside for name in by_line[line]}
             rows[case.op, case.argument, since, until][case.dtype] = texts
@@ -151,16 +151,6 @@ def _keys(node: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
         if isinstance(target, ast.Name) and isinstance(key, ast.Constant):
             dtypes = (item.attr for item in ast.walk(value) if isinstance(item, ast.Attribute))
             yield target.id, str(key.value), frozenset(dtypes)
-
-
-def spans(held: list[str], lines: list[str]) -> list[tuple[str, str | None]]:
-    """The half-open spans of neighbouring release lines."""
-    starts = [held[0], *(b for a, b in pairwise(held) if lines.index(b) != lines.index(a) + 1)]
-    ends = [*(a for a, b in pairwise(held) if lines.index(b) != lines.index(a) + 1), held[-1]]
-    return [
-        (start, lines[lines.index(end) + 1] if lines.index(end) + 1 < len(lines) else None)
-        for start, end in zip(starts, ends, strict=True)
-    ]
 
 
 def statement(name: str, op: str, argument: str, since: str, until: str | None, dtypes: dict[str, set[str]]) -> str:

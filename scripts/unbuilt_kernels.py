@@ -21,9 +21,9 @@ from opcheck.lookup.plain_call import OperatorLookup, target
 from scripts.cross_dtypes import expected
 from scripts.opinfo.compare import lists_without
 from scripts.pages import page_text
-from scripts.propose_limitations import spans
 from scripts.refused_dtypes import DTYPES
 from scripts.schema_bodies import overload_of
+from scripts.wheels.extracted import spans
 from scripts.wheels.kernel_routes import Route, bases, built, routes
 from scripts.wheels.library import open_library
 
@@ -102,18 +102,15 @@ def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
     merged: dict[tuple[str, str, str | None, str], list[str]] = defaultdict(list)
     for ((op, text, kernels, is_binary), since, until), dtypes in sorted(rows.items(), key=str):
         first, *others = arguments(op)
-        condition = ""
-        if is_binary and others:
-            # Of unlike dtypes, a kernel that casts computes in the dtype of the result.
-            condition = f"{others[0]}.dtype == {first}.dtype or result.dtype == {first}.dtype"
         ordered = ", ".join(dtype for dtype in DTYPES if dtype in dtypes)
         detail = f"the operator reaches no other code that computes than the compiled kernels {', '.join(kernels)}"
         base = op.removeprefix("aten::").partition(".")[0].rstrip("_")
         fields = f"""    dtypes: [{ordered}]
     dtypes_of: [{first}]
 """
-        if condition:
-            fields += f"    condition: {json.dumps(condition)}\n"
+        if is_binary and others:
+            # Of unlike dtypes, a kernel that casts computes in the dtype of the result.
+            fields += f'    condition: "{others[0]}.dtype == {first}.dtype or result.dtype == {first}.dtype"\n'
         fields += f"""    error: {{type: RuntimeError, text: {json.dumps(text)}}}
     summary: The Metal kernels of {base} were not built for {ordered}.
     evidence:

@@ -55,18 +55,18 @@ def present(extracted: Extracted, line: str) -> tuple[str, ...]:
     )
 
 
-def _spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...]:
+def spans(lines: Iterable[str], releases: Sequence[str]) -> tuple[HalfOpen, ...]:
     """Return the spans of a set of release lines: the inverse of ``list_spanned``."""
     there = set(lines)
-    spans: list[HalfOpen] = []
+    results: list[HalfOpen] = []
     since: str | None = None
     for line in releases:
         if line in there:
             since = since or line
         elif since is not None:
-            spans.append((since, line))
+            results.append((since, line))
             since = None
-    return (*spans, (since, None)) if since is not None else tuple(spans)
+    return (*results, (since, None)) if since is not None else tuple(results)
 
 
 def with_release(old: Extracted, line: str, places: Iterable[Text], users: Mapping[str, Iterable[str]]) -> Extracted:
@@ -100,7 +100,7 @@ def with_release(old: Extracted, line: str, places: Iterable[Text], users: Mappi
     texts: dict[str, list[Place]] = defaultdict(list)
     for (text, function), (file, number, lines) in sorted(known.items(), key=str):
         if lines:
-            texts[text].append((file, function, number, _spans(lines, releases)))
+            texts[text].append((file, function, number, spans(lines, releases)))
     printing = {place[1] for rows in texts.values() for place in rows}
     column = {
         function: " ".join(sorted(names)) if len({*names}) <= _FEW else SHARED
