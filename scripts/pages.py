@@ -1,5 +1,6 @@
 """Texts and tables of the pages that scripts write, and their places in files."""
 
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,16 +10,21 @@ from tabulate import tabulate
 from opcheck.common.files import write_text
 
 ROOT = Path(__file__).parents[1]
-_TEXTS = Path(__file__).with_name("page_texts.yaml")
 
 
-def page_text(name: str, **fields: object) -> str:
+def page_text(name: str, /, **fields: object) -> str:
     """Return a text of page_texts.yaml with its fields filled in.
 
     Raises:
         KeyError: there is no such text, or it names a field that is not given.
     """
-    return msgspec.yaml.decode(_TEXTS.read_bytes(), type=dict[str, str])[name].format(**fields)
+    return _texts()[name].format(**fields)
+
+
+@functools.cache
+def _texts() -> dict[str, str]:
+    path = Path(__file__).with_name("page_texts.yaml")
+    return msgspec.yaml.decode(path.read_bytes(), type=dict[str, str])
 
 
 def aligned_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

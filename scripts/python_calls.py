@@ -184,20 +184,9 @@ def scaled(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer, loss:
     scaler.update()
 
 
-NAMES = {
-    "F": nn.functional,
-    "bools": bools,
-    "drawn": drawn,
-    "grown": grown,
-    "ints": ints,
-    "nn": nn,
-    "rotary": rotary,
-    "rotary_complex": rotary_complex,
-    "scaled": scaled,
-    "torch": torch,
-    "weighed": weighed,
-    "x": x,
-}
+_HELPERS = (bools, drawn, grown, ints, rotary, rotary_complex, scaled, weighed, x)
+#: What the examples may name.
+NAMES = {"F": nn.functional, "nn": nn, "torch": torch} | {helper.__name__: helper for helper in _HELPERS}
 
 
 def file_text(calls: dict[str, Calls]) -> str:
