@@ -5,6 +5,7 @@ Usage: python scripts/refresh_kernels.py RUN.json ...
 A run is what ``opcheck kernels test --torch 2.15 -o RUN.json`` wrote; the newest release is shown in full.
 """
 
+import functools
 import re
 import sys
 from collections import Counter, defaultdict
@@ -38,27 +39,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     is_defect: bool = False
 
 
-def _read() -> list[Finding]:
-    return msgspec.yaml.decode(FINDINGS.read_bytes(), type=list[Finding])
-
-
-def no_defects() -> set[tuple[str, str]]:
-    """Return the operations and dtypes whose wrong results are no defect."""
-    return {
-        (finding.operation, dtype)
-        for finding in _read()
-        for dtype in finding.dtypes
-        if finding.why_none and not finding.is_defect
-    }
+@functools.cache
+def _read() -> dict[tuple[str, str], Finding]:
+    """Read the findings by operation and dtype."""
+    listed = msgspec.yaml.decode(FINDINGS.read_bytes(), type=list[Finding])
+    return {(finding.operation, dtype): finding for finding in listed for dtype in finding.dtypes}
 
 
 def findings() -> dict[tuple[str, str], str]:
     """Return the statement or the reason by operation and dtype."""
-    return {
-        (finding.operation, dtype): finding.statement or f"none: {finding.why_none}"
-        for finding in _read()
-        for dtype in finding.dtypes
-    }
+    return {key: finding.statement or f"none: {finding.why_none}" for key, finding in _read().items()}
 
 
 def document(runs: list[KernelRun]) -> Document:
@@ -117,7 +107,9 @@ def _advisories() -> tuple[str, ...]:
 _COUNTED = (*VERDICTS, "no defect")
 
 
-def _count(outcomes: Iterable[KernelOutcome], none: set[tuple[str, str]]) -> Counter[str]:
+def _count(outcomes: Iterable[KernelOutcome]) -> Counter[str]:
+    """Count the verdicts; a wrong result that has a reason is no defect, unless the finding says otherwise."""
+    none = {key for key, finding in _read().items() if finding.why_none and not finding.is_defect}
     return Counter(
         "no defect" if outcome.verdict == "wrong" and _key(outcome) in none else outcome.verdict for outcome in outcomes
     )
@@ -137,7 +129,7 @@ def _hanging(run: KernelRun) -> Iterable[tuple[str, ...]]:
 
 
 def _totals(run: KernelRun) -> tuple[str, ...]:
-    counts = _count(run.outcomes, no_defects())
+    counts = _count(run.outcomes)
     counted = (f"{counts[verdict]:,}" for verdict in _COUNTED)
     seconds = sum(outcome.seconds for outcome in run.outcomes)
     return (run.torch, f"{counts.total():,}", *counted, f"{seconds:,.0f}")
@@ -154,12 +146,11 @@ def _of_what(runs: Iterable[KernelRun]) -> Iterable[str]:
 
 def _counts(runs: Iterable[KernelRun]) -> Iterable[tuple[str, ...]]:
     for run in runs:
-        none = no_defects()
         families: dict[str, list[KernelOutcome]] = defaultdict(list)
         for outcome in run.outcomes:
             families[outcome.family].append(outcome)
         for family, outcomes in sorted(families.items()):
-            counts = _count(outcomes, none)
+            counts = _count(outcomes)
             yield (*(run.torch, family, str(counts.total())), *(str(counts[verdict]) for verdict in _COUNTED))
 
 
