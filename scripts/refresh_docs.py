@@ -82,15 +82,7 @@ def is_slow(text: str) -> bool:
 def blocks(text: str) -> Iterator[Block]:
     """Yield the fenced blocks of a page."""
     for match in _BLOCK.finditer(text):
-        yield Block(
-            language=match["language"],
-            title=match["title"] or "",
-            mark=match["mark"] or "",
-            value=match["value"] or "",
-            body=match["body"],
-            start=match.start("body"),
-            end=match.end("body"),
-        )
+        yield Block(**match.groupdict(""), start=match.start("body"), end=match.end("body"))
 
 
 def check(block: Block) -> None:

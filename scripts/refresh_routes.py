@@ -26,13 +26,6 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "reports" / "routes.md"
 READINGS = ROOT / "tests" / "data" / "route_readings.json"
 NOTES = ROOT / "tests" / "data" / "route_notes.json"
-#: What the table is held against, and what the figures mean.
-_SECTIONS = (
-    "the sources",
-    "sources and pull requests of all releases",
-    "the releases' notes",
-    "the releases' Metal kernels",
-)
 
 
 def disagreements(lists: OpLists, key: str) -> tuple[int, list[tuple[str, str, str]]]:
@@ -113,8 +106,14 @@ def document(lists: OpLists) -> Iterator[Block]:
         rows.append((release.torch, str(total), *(str(counts[kind]) for kind in ROUTES), str(len(chosen)), *shares))
     words = (ROUTE_WORDS[kind] for kind in ROUTES)
     yield Table(("torch", "overloads", *words, "condition known", "one route", "decided", "not unknown"), tuple(rows))
-    sections = (disagreements(lists, "pairs"), disagreements(lists, "later"), notes(lists), named_like_kernels(lists))
-    for title, (number, wrong) in zip(_SECTIONS, sections, strict=True):
+    #: What the table is held against.
+    sections = {
+        "the sources": disagreements(lists, "pairs"),
+        "sources and pull requests of all releases": disagreements(lists, "later"),
+        "the releases' notes": notes(lists),
+        "the releases' Metal kernels": named_like_kernels(lists),
+    }
+    for title, (number, wrong) in sections.items():
         yield Heading(f"Agreement with {title}")
         yield Lines(tuple(page_text(f"routes, {title}", number=number, agree=number - len(wrong)).splitlines()))
         yield Bullets(tuple(f"{op}, torch {line}: {why}" for op, line, why in wrong))

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,27 +82,22 @@ def results(machine: KernelMachine, change: Change, text: str) -> list[str]:
     named = kernel_names.parse(change.kernel)
     kernel = machine.kernel(machine.compile(text, change.kernel))
     dtype = pointwise.DTYPES[named.types[0]]
-    given = []
-    for inputs in change.inputs:
-        operands = tuple(torch.tensor([_number(text)], dtype=dtype) for text in inputs)
-        call = pointwise.PointwiseCall(dtype, operands, torch.arange(1))
-        parameters = reference.parameters(named.operation, dtype)
-        given.append(judging.text(pointwise.run(named, kernel, call, parameters)[0]))
-    return given
+    parameters = reference.parameters(named.operation, dtype)
+    calls = (pointwise.PointwiseCall(dtype, operands, torch.arange(1)) for operands in _operands(change))
+    return [judging.text(pointwise.run(named, kernel, call, parameters)[0]) for call in calls]
 
 
-def _number(text: str) -> complex | float:
-    return complex(text) if text.endswith("j") else float(text)
-
-
-def _expected(change: Change) -> list[str]:
+def _operands(change: Change) -> Iterator[tuple[torch.Tensor, ...]]:
     dtype = pointwise.DTYPES[kernel_names.parse(change.kernel).types[0]]
-    told = []
     for inputs in change.inputs:
-        operands = tuple(torch.tensor([_number(text)], dtype=dtype) for text in inputs)
+        numbers = (complex(text) if text.endswith("j") else float(text) for text in inputs)
+        yield tuple(torch.tensor([number], dtype=dtype) for number in numbers)
+
+
+def _expected(change: Change) -> Iterator[str]:
+    for operands in _operands(change):
         value = pointwise.expect(change.operation, operands, ()).value[0]
-        told.append(judging.text(value if dtype == torch.complex32 else value.to(dtype)))
-    return told
+        yield judging.text(value if operands[0].dtype == torch.complex32 else value.to(operands[0].dtype))
 
 
 def document(release: str, machine: KernelMachine) -> Document:
