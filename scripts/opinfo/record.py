@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class Watch:
         if not self._stack and call.refusal is None:
             self.enters.setdefault(name)
         if inner is not None:
-            self._entered(name, set(inner))
+            self._enter(name, inner)
         # A plain call of convolution does not say whether it is a transposed one: what it runs does.
         self.called |= set(inner or ()) if name == _CONVOLUTION else {name}
         result = {name} if inner is None else set(inner)
@@ -116,16 +116,13 @@ class Watch:
             finally:
                 self._stack.pop()
             if route.kind is not RouteKind.LEAF:
-                self._entered(route.name, leaves)
+                self._enter(route.name, leaves)
             return result
 
         simulator._run_body = watched  # type: ignore[method-assign]  # noqa: SLF001
 
-    def _entered(self, name: str, leaves: set[str]) -> None:
-        body = self.bodies.setdefault(name, Body(leaves={}))
-        body.entered += 1
-        for leaf in leaves:
-            body.leaves[leaf] = body.leaves.get(leaf, 0) + 1
+    def _enter(self, name: str, leaves: Iterable[str]) -> None:
+        self.merge({name: Body(entered=1, leaves=dict.fromkeys(leaves, 1))})
 
     def merge(self, bodies: dict[str, Body]) -> None:
         """Add what another process has seen of composites."""
