@@ -5,7 +5,6 @@ Run from the top of the repository: the page names files relative to it.
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from tabulate import tabulate
 
@@ -14,11 +13,11 @@ from opcheck.common.files import write_text
 from opcheck.data.registrations import load
 from opcheck.model.records import Finding, Report
 from opcheck.orchestrator import audit
+from scripts.pages import ROOT, page_text
 
-ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from examples.models.spectral import MODELS  # noqa: E402
+from examples.models.spectral import MODELS
 
 PAGE = ROOT / "reports" / "complex.md"
 TARGETS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
@@ -26,11 +25,7 @@ TARGETS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), 
 
 def _page() -> Iterator[str]:
     reports = {name: {target: _audited(name, *target) for target in TARGETS} for name in sorted(MODELS)}
-    yield "# Complex numbers, transforms and float64"
-    yield ""
-    yield "The models of `examples/models/spectral.py`, as `scripts/refresh_spectral.py` found them."
-    yield "Nothing here was observed on a Mac."
-    yield ""
+    yield page_text("spectral")
     heads = [f"torch {torch}, macOS {macos}" for torch, macos in TARGETS]
     rows = [[name, *(entry.headline for entry in entry.values())] for name, entry in reports.items()]
     yield tabulate(rows, headers=["model", *heads], tablefmt="github")
