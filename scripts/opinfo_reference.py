@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -89,7 +90,7 @@ def _results(
     *,
     gradient: bool,
     copies: bool = False,
-    under: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    under: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext,
 ) -> list[list[torch.Tensor]] | None:
     """Return the tensors that each sample gives on the CPU; None where one of them raises.
 
@@ -150,15 +151,10 @@ def _filled_memory() -> Iterator[None]:
         torch.use_deterministic_algorithms(mode=before)
 
 
-@contextlib.contextmanager
-def _other_seeds() -> Iterator[None]:
+def _other_seeds() -> contextlib.AbstractContextManager[object]:
     """Let torch.manual_seed, which OpInfo calls before each random operator, set another seed."""
     original = torch.manual_seed
-    torch.manual_seed = lambda seed: original(seed + 1)
-    try:
-        yield
-    finally:
-        torch.manual_seed = original
+    return patch.object(torch, "manual_seed", lambda seed: original(seed + 1))
 
 
 def _differ(first: list[list[torch.Tensor]], second: list[list[torch.Tensor]]) -> bool:

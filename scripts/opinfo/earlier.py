@@ -84,12 +84,7 @@ def written_bodies(directory: Path) -> tuple[WrittenBody, ...]:
     Raises:
         OpListError: the file is damaged.
     """
-    return tuple(_read(directory, "written", WrittenBody))
-
-
-@functools.cache
-def _unknown(directory: Path) -> tuple[Unknown, ...]:
-    return tuple(_read(directory, "unknown", Unknown))
+    return _read(directory, "written", WrittenBody)
 
 
 def why_unknown(op: str, directory: Path) -> str:
@@ -98,10 +93,8 @@ def why_unknown(op: str, directory: Path) -> str:
     Raises:
         OpListError: the file is damaged.
     """
-    for entry in _unknown(directory):
-        if _matches(op, entry.ops):
-            return entry.why
-    return ""
+    entries = _read(directory, "unknown", Unknown)
+    return next((entry.why for entry in entries if _matches(op, entry.ops)), "")
 
 
 def _matches(op: str, patterns: tuple[str, ...]) -> bool:
@@ -123,10 +116,11 @@ def earlier_bodies(directory: Path) -> tuple[EarlierBody, ...]:
     Raises:
         OpListError: the file is damaged.
     """
-    return tuple(_read(directory, "bodies", EarlierBody))
+    return _read(directory, "bodies", EarlierBody)
 
 
-def _read(directory: Path, key: str, kind: type[Entry]) -> list[Entry]:
+@functools.cache
+def _read(directory: Path, key: str, kind: type[Entry]) -> tuple[Entry, ...]:
     entries, document = read_entries(directory / FILE, key, kind)
     if document.problems:
         raise OpListError(
@@ -134,4 +128,4 @@ def _read(directory: Path, key: str, kind: type[Entry]) -> list[Entry]:
             context=str(directory / FILE),
             hint="correct the file",
         )
-    return [entry for _, entry in entries]
+    return tuple(entry for _, entry in entries)

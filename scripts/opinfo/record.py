@@ -6,6 +6,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -165,23 +166,15 @@ def _samples_on_mps() -> Iterator[None]:
         # It looks for the running test by inspecting the whole stack, which takes longer than most samples.
         "extract_test_fn": lambda: None,
     }
-    # Every module of OpInfo's has imported the names for itself.
-    before = [
-        (module, name, getattr(module, name))
-        for path, module in list(sys.modules.items())
-        for name in instead
-        if path.startswith("torch.testing._internal") and hasattr(module, name)
-    ]
-    # OpInfo seeds before each sample, and torch.manual_seed formats a stack for every other device.
-    seed, torch.manual_seed = torch.manual_seed, torch.default_generator.manual_seed
-    try:
-        for module, name, _ in before:
-            setattr(module, name, instead[name])
+    with contextlib.ExitStack() as stack:
+        # OpInfo seeds before each sample, and torch.manual_seed formats a stack for every other device.
+        stack.enter_context(patch.object(torch, "manual_seed", torch.default_generator.manual_seed))
+        # Every module of OpInfo's has imported the names for itself.
+        for path, module in list(sys.modules.items()):
+            if path.startswith("torch.testing._internal"):
+                for name in instead.keys() & vars(module).keys():
+                    stack.enter_context(patch.object(module, name, instead[name]))
         yield
-    finally:
-        torch.manual_seed = seed
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 def samples_of(op: Any, dtype: torch.dtype, limit: int, device: str = "mps:0") -> list[Any]:
