@@ -72,15 +72,14 @@ class Module(NamedTuple):
     is_package: bool
 
 
-def docstring_lines(nodes: Iterable[ast.AST]) -> set[int]:
-    """The numbers of the lines that docstrings take."""
-    owners = (ast.Module, ast.ClassDef, *_DEFINITIONS)
-    return {
-        line
-        for node in nodes
-        if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None
-        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
-    }
+def docstrings(nodes: Iterable[ast.AST]) -> Iterator[ast.Constant]:
+    """Yield the docstrings of a module, its classes and its functions."""
+    for node in nodes:
+        if isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS)) and ast.get_docstring(node) is not None:
+            statement = node.body[0]
+            assert isinstance(statement, ast.Expr)
+            assert isinstance(statement.value, ast.Constant)
+            yield statement.value
 
 
 def read(path: Path, package: Path) -> Module:
@@ -95,7 +94,7 @@ def read(path: Path, package: Path) -> Module:
         room=parts[1],
         text=text,
         nodes=nodes,
-        code=frozenset(lines - docstring_lines(nodes)),
+        code=frozenset(lines.difference(*(range(d.lineno, (d.end_lineno or 0) + 1) for d in docstrings(nodes)))),
         comments=tuple(token.string for token in tokens if token.type == tokenize.COMMENT),
         is_package=parts[-1] == "__init__",
     )
@@ -180,25 +179,13 @@ def measure_names(modules: Iterable[Module]) -> dict[str, Counter[str]]:
     }
 
 
-def _docstrings(module: Module) -> Iterator[str]:
-    for node in module.nodes:
-        if isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS)):
-            yield ast.get_docstring(node) or ""
-
-
 def _texts(module: Module) -> Iterator[str]:
     """Yield the sentences that users read: texts of three words or more, as in messages and helps."""
-    docstrings = {
-        id(node.body[0].value)
-        for node in module.nodes
-        if isinstance(node, (ast.Module, ast.ClassDef, *_DEFINITIONS))
-        and ast.get_docstring(node) is not None
-        and isinstance(node.body[0], ast.Expr)
-    }
+    left_out = set(docstrings(module.nodes))
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             is_sentence = len(node.value.split()) >= _FEWEST_WORDS
-            if is_sentence and id(node) not in docstrings:
+            if is_sentence and node not in left_out:
                 yield node.value
 
 
@@ -216,7 +203,7 @@ def prose(modules: Sequence[Module], root: Path) -> dict[str, tuple[int, Counter
     """Return the prose of the package and of the documentation beside it, by kind."""
     pages = [*sorted((root / "docs").rglob("*.md")), root / "README.md"]
     return {
-        "docstrings": measure_prose(text for module in modules for text in _docstrings(module)),
+        "docstrings": measure_prose(str(each.value) for module in modules for each in docstrings(module.nodes)),
         "comments": measure_prose(text for module in modules for text in module.comments),
         "texts for users": measure_prose(text for module in modules for text in _texts(module)),
         "docs": measure_prose(page.read_text(encoding="utf-8") for page in pages if page.is_file()),
