@@ -24,6 +24,7 @@ from opcheck.data.wheels.archive import default_cache
 #: The name alone, as getenv is given it, not inside a longer text.
 _STRING = re.compile(rb"\0(" + NAME.pattern.encode() + rb")(?=\0)")
 _WORD = re.compile(rb"\b(" + NAME.pattern.encode() + rb")\b")
+_PATTERNS = {".dylib": _STRING, ".so": _STRING, ".py": _WORD, ".pyi": _WORD}
 
 
 def names(wheel: Path) -> dict[str, list[str]]:
@@ -31,14 +32,9 @@ def names(wheel: Path) -> dict[str, list[str]]:
     results: dict[str, list[str]] = {}
     with zipfile.ZipFile(wheel) as archive:
         for file in sorted(archive.namelist()):
-            if file.endswith((".dylib", ".so")):
-                pattern = _STRING
-            elif file.endswith((".py", ".pyi")):
-                pattern = _WORD
-            else:
-                continue
-            for name in sorted(set(pattern.findall(archive.read(file)))):
-                results.setdefault(name.decode(), []).append(file)
+            if pattern := _PATTERNS.get(Path(file).suffix):
+                for name in sorted(set(pattern.findall(archive.read(file)))):
+                    results.setdefault(name.decode(), []).append(file)
     return results
 
 

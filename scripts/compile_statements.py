@@ -18,6 +18,7 @@ from opcheck.data.statement_files import read_statements
 from opcheck.data.statement_model import EVERY_OPERATOR, Argument, Arguments, Statement
 from opcheck.data.statements import INDEX, INDEX_SCHEMA, Index, dump_index, fingerprint, read_index
 
+_INFINITE = (math.inf, -math.inf)
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -66,15 +67,9 @@ def _argument(argument: Any) -> Argument:
     if not argument.has_default_value():
         return Argument(tensors=tensors)
     default = argument.default_value
+    items = default if isinstance(default, list) else [default]
     # JSON has no infinity.
-    plain = (
-        default not in {math.inf, -math.inf}
-        if isinstance(default, float)
-        else (
-            isinstance(default, _PLAIN)
-            or (isinstance(default, list) and all(isinstance(item, _PLAIN) for item in default))
-        )
-    )
+    plain = default not in _INFINITE and all(isinstance(item, _PLAIN) for item in items)
     return Argument(tensors=tensors, optional=plain, default=default if plain else None)
 
 

@@ -107,17 +107,10 @@ def _page(
     yield f"# Predictions held against PyTorch's CI, torch {line}, macOS {macos}"
     yield page_text("contradictions")
     rows = [
-        (
-            kind,
-            rate.status,
-            rate.predicted,
-            rate.observed,
-            rate.both,
-            ratio(rate.both, rate.predicted),
-            ratio(rate.both, rate.observed),
-        )
+        (kind, each.status, *counts, ratio(each.both, each.predicted), ratio(each.both, each.observed))
         for kind, verification in result.items()
-        for rate in verification.rates
+        for each in verification.rates
+        for counts in [(each.predicted, each.observed, each.both)]
     ]
     headers = ("pass", "status", "predicted", "observed", "both", "precision", "recall")
     yield aligned_table(headers, rows)
