@@ -1,5 +1,6 @@
 """Writes what was recorded of each release as one file, in which an entry has a row only where it changes."""
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,16 @@ def text(head: Mapping[str, Any], key: str, recorded: Mapping[str, Mapping[str, 
         key: where the entries stand.
         recorded: by release line, the two values of each entry; the first is None where there is none.
     """
-    body = ",\n".join(
-        f"{json.dumps(name)}:{json.dumps(value, separators=(',', ':'))}" for name, value in rows(recorded).items()
+    return lines(head, {key: rows(recorded)})
+
+
+def lines(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the JSON of a file that holds a head and tables, with one line an entry of a table."""
+    compact = functools.partial(json.dumps, separators=(",", ":"))
+    parts = (
+        f"{compact(key)}:{{\n"
+        + ",\n".join(f"{compact(name)}:{compact(value)}" for name, value in table.items())
+        + "\n}"
+        for key, table in tables.items()
     )
-    return f'{json.dumps(head, separators=(",", ":"))[:-1]},\n"{key}":{{\n{body}\n}}}}\n'
+    return f"{compact(head)[:-1]},\n" + ",\n".join(parts) + "}\n"

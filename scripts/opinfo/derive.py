@@ -5,7 +5,6 @@
 Both are one OpInfo, API or overload a line, sorted, so that the same recordings give the same bytes.
 """
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,11 +39,8 @@ def evidence(recording: Recording) -> str:
         "samples": recording.samples,
         "overloads": overloads,
     }
-    rows = ",\n".join(
-        f"{json.dumps(name)}:{_compact(_row(info, reached[name], number))}"
-        for name, info in sorted(recording.opinfos.items())
-    )
-    return f'{_compact(head)[:-1]},\n"opinfos":{{\n{rows}\n}}}}\n'
+    rows = {name: _row(info, reached[name], number) for name, info in sorted(recording.opinfos.items())}
+    return by_release.lines(head, {"opinfos": rows})
 
 
 def _row(info: Info, reached: Mapping[str, set[str]], number: Mapping[str, int]) -> dict[str, Any]:
@@ -111,19 +107,12 @@ def composites(recordings: Sequence[Recording], read: Mapping[str, str], earlier
     for name, rows in tables.items():
         older = [entry for entry in earlier if entry.op == name]
         tables[name] = [*_before(older, rows[0]), *rows] if older else rows
-    apis = _apis(recordings)
     head = {
         "schema": SCHEMA,
         "torch": {line: torch[line] for line in sorted(torch, key=Version.parse)},
         "read": dict(sorted(read.items(), key=lambda item: Version.parse(item[0]))),
     }
-    parts = [
-        f"{json.dumps(title)}:{{\n"
-        + ",\n".join(f"{json.dumps(name)}:{_compact(value)}" for name, value in sorted(table.items()))
-        + "\n}"
-        for title, table in (("apis", apis), ("composites", tables))
-    ]
-    return f"{_compact(head)[:-1]},\n" + ",\n".join(parts) + "}\n"
+    return by_release.lines(head, {"apis": _apis(recordings), "composites": tables})
 
 
 def _before(older: Iterable[EarlierBody], recorded: Sequence[Any]) -> list[list[Any]]:
@@ -146,7 +135,7 @@ def _apis(recordings: Sequence[Recording]) -> dict[str, list[str]]:
             # Names such as ``__radd__`` are methods; they are found by the operator's own name.
             if not info.api.startswith("_"):
                 results.setdefault(info.api, set()).update(_own(info))
-    return {name: sorted(ops) for name, ops in results.items() if ops}
+    return {name: sorted(ops) for name, ops in sorted(results.items()) if ops}
 
 
 def _own(info: Info) -> set[str]:
@@ -155,10 +144,6 @@ def _own(info: Info) -> set[str]:
     bases = {last, info.api.replace(".", "_"), f"{last}_"}
     own = {op for op in info.enters if op.partition("::")[2].partition(".")[0] in bases}
     return own or set(info.enters)
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def main() -> int:
