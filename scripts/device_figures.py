@@ -29,17 +29,12 @@ from opcheck.features.probe import page as probed
 from opcheck.numerics.compare.comparison_records import DeviceComparison
 from opcheck.render.document import Block, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
+from scripts.pages import ROOT, page_text
 
-ROOT = Path(__file__).parents[1]
 DTYPES = ("float32", "int64", "float16", "bfloat16", "complex64", "bool")
-#: name -> model, flags, and the operator that is planted, a wrong one
-RUNS: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "bert": ("bert", ("--mode", "train", "--time"), ""),
-    "bert, float16": ("bert", ("--dtype", "float16"), ""),
-    "resnet": ("resnet", ("--mode", "train", "--time"), ""),
-    "resnet, float16": ("resnet", ("--mode", "train", "--dtype", "float16"), ""),
-    "bert, GELU wrong": ("bert", ("--mode", "train"), "gelu"),
-}
+RUNS = msgspec.yaml.decode(
+    Path(__file__).with_name("device_runs.yaml").read_bytes(), type=dict[str, tuple[str, tuple[str, ...], str]]
+)
 FIGURES, EVIDENCE = "figures.json", "evidence.json"
 
 
@@ -115,13 +110,8 @@ def _blocks(device: str, results: Path) -> Iterator[Block]:
     answer = _evidence(results / EVIDENCE)
     machine = answer.machine
     yield Heading(f"opcheck compare and opcheck probe on {device}", 1)
-    yield Lines(
-        (
-            "Written by scripts/device_figures.py from its results; the models are those of scripts/device_models.py.",
-            "Nothing here was observed on a Mac: what is shown is that the two verbs work on a real device,",
-            f"{machine.device_name} with torch {machine.torch}.",
-        )
-    )
+    text = page_text("device", name=machine.device_name, torch=machine.torch)
+    yield Lines(tuple(text.splitlines()))
     probe = figures.pop("probe")
     heads = ("run", "calls", "within", "as the CPU", "wrong", "not compared", "exit", "seconds")
     yield Table(heads, tuple(_row(*item) for item in figures.items()))
@@ -140,10 +130,7 @@ def _blocks(device: str, results: Path) -> Iterator[Block]:
 def _nest(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield the blocks of a verb's page as a part of this page."""
     for block in blocks:
-        if isinstance(block, Heading):
-            yield Heading(block.text, block.level + 2)
-        else:
-            yield block
+        yield Heading(block.text, block.level + 2) if isinstance(block, Heading) else block
 
 
 def _evidence(path: Path) -> device_evidence.EvidenceFile:

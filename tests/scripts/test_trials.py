@@ -6,6 +6,7 @@ import yaml
 
 from opcheck.render.markdown import as_markdown
 from scripts import device_figures, prove_fixes, trial_ports
+from scripts.pages import ROOT
 
 
 def test_each_program_of_the_trial_has_a_row() -> None:
@@ -21,7 +22,7 @@ def test_each_project_whose_fixes_are_proved_has_a_row() -> None:
 
 
 def test_the_page_of_a_device_is_made_of_what_the_verbs_found_there() -> None:
-    blocks = device_figures._blocks("cuda", device_figures.ROOT / "reports" / "compare_cuda")
+    blocks = device_figures._blocks("cuda", ROOT / "reports" / "compare_cuda")
     page = as_markdown(tuple(blocks))
     assert "| bert, GELU wrong | 141 | 136 | 1 | 4 |" in page
     assert "#### Wrong, in the order of the run" in page
