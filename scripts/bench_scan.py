@@ -107,11 +107,8 @@ def main() -> None:
         parser.error(f"no such size or shape: {unknown[0]}")
     measure_text("")  # what is read once
     for name in names or known:
-        if name == "fix":
-            print(f"{name:10} {fix_project()}")
-            continue
-        if name in TEXTS.shapes:
-            print(f"{name:10} {compare(TEXTS.shapes[name])}")
+        if name not in SIZES:
+            print(f"{name:10} {fix_project() if name == 'fix' else compare(TEXTS.shapes[name])}")
             continue
         begin = time.perf_counter()
         seconds, lines, findings = SIZES[name]()

@@ -22,20 +22,8 @@ from opcheck.data.history import History, by_version, dump, expand, with_column
 from opcheck.data.lint import DIRECTORY, TEXTS, Extracted, fragments
 from opcheck.data.registrations import data_directory
 from opcheck.data.statements import load_statements
+from scripts.wheels import extracted as tables
 from scripts.wheels.checks import Text, texts
-from scripts.wheels.extracted import (
-    EMPTY,
-    EXCEPTIONS,
-    METAL,
-    claims,
-    dump_texts,
-    metal,
-    present,
-    read_metal,
-    stands,
-    unfounded,
-    with_release,
-)
 from scripts.wheels.library import open_library
 from scripts.wheels.metal import metal_families
 from scripts.wheels.routes import read_users
@@ -59,19 +47,19 @@ def extract(
 
 def review(line: str, before: str | None, extracted: Extracted, history: History) -> Iterator[str]:
     """What a person has to look at after a release was added."""
-    now = present(extracted, line)
-    then = present(extracted, before) if before else ()
+    now = tables.present(extracted, line)
+    then = tables.present(extracted, before) if before else ()
     yield f"== torch {line}, against {before or 'nothing'}"
     new, gone = sorted({*now} - {*then}), sorted({*then} - {*now})
     yield f"-- {len(new)} new texts"
     yield from (f"  + {_said(text, extracted)}" for text in new)
     yield f"-- {len(gone)} texts went away"
     statements = load_statements(data_directory()).all
-    speaking = [(item, text) for item, text in claims(statements) if item.spans(line)]
+    speaking = [(item, text) for item, text in tables.claims(statements) if item.spans(line)]
     for text in gone:
         yield f"  - {_said(text, extracted)}"
         for statement, claimed in speaking:
-            if any(piece in text for piece in fragments(claimed)) and not stands(claimed, now):
+            if any(piece in text for piece in fragments(claimed)) and not tables.stands(claimed, now):
                 yield f"      still claimed by {statement.id}"
     for name, dtypes in _metal(line, before, extracted.releases, history):
         yield f"  {name}: {dtypes}"
@@ -108,12 +96,12 @@ def check(extracted: Extracted, releases: Iterable[Release]) -> list[str]:
     """What --check reports: a statement that claims what no wheel holds, a release not extracted."""
     statements = load_statements(data_directory()).all
     results = [f"torch {release.line}: not extracted" for release in releases if release.line not in extracted.releases]
-    for item, lines in unfounded(statements, extracted):
+    for item, lines in tables.unfounded(statements, extracted):
         spanned = [line for line in extracted.releases if item.spans(line)]
         where = "any release of its span" if len(lines) == len(spanned) else ", ".join(lines)
         results.append(f"{item.id}: its text does not stand in the wheel of {where}")
     known = {statement.id for statement in statements}
-    results += [f"{name}: an exception for no statement" for name in EXCEPTIONS.keys() - known]
+    results += [f"{name}: an exception for no statement" for name in tables.EXCEPTIONS.keys() - known]
     return results
 
 
@@ -132,26 +120,26 @@ def main() -> int:
 
 
 def _run(named: list[str], directory: Path, *, check_only: bool) -> int:
-    extracted, history = TEXTS.load(directory), read_metal(directory)
+    extracted, history = TEXTS.load(directory), tables.read_metal(directory)
     known, _ = read_releases(directory / "releases.yaml")
     asked = list(named)
     if not named and not check_only:
         asked = [item.torch for item in known]
-        extracted, history = EMPTY, metal({})
-    pieces = {piece for _, text in claims(load_statements(data_directory()).all) for piece in fragments(text)}
+        extracted, history = tables.EMPTY, tables.metal({})
+    pieces = {piece for _, text in tables.claims(load_statements(data_directory()).all) for piece in fragments(text)}
     lines = []
     for release in asked:
         start = time.monotonic()
         line, places, users, families = extract(release, tuple(sorted(pieces)))
-        history = metal(with_column(history.operators, extracted.releases, line, families))
-        extracted = with_release(extracted, line, places, users)
+        history = tables.metal(with_column(history.operators, extracted.releases, line, families))
+        extracted = tables.with_release(extracted, line, places, users)
         lines.append(line)
         seconds = time.monotonic() - start
-        print(f"{line}: {len(present(extracted, line))} texts, {len(families)} families, {seconds:.1f} s")
+        print(f"{line}: {len(tables.present(extracted, line))} texts, {len(families)} families, {seconds:.1f} s")
     if asked:
         (directory / DIRECTORY).mkdir(exist_ok=True)
-        write_text(directory / TEXTS.name, dump_texts(extracted))
-        write_text(directory / DIRECTORY / METAL, dump(history))
+        write_text(directory / TEXTS.name, tables.dump_texts(extracted))
+        write_text(directory / DIRECTORY / tables.METAL, dump(history))
     for line in by_version(lines):
         earlier = extracted.releases[: extracted.releases.index(line)]
         before = earlier[-1] if earlier else None

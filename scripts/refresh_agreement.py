@@ -41,6 +41,10 @@ PAGE = ROOT / "docs" / "explanation" / "agreement.md"
 _SUMMARIES_SINCE = Version.parse("2.13")
 
 
+#: The shares of a table, as parts of a whole.
+_SHARES = (("agree", "judged"), ("without_ci", "judged"), ("same_not_refused", "not_refused"), ("same", "compared"))
+
+
 def main() -> int:
     """Write the page; 1 where a disagreement is unexplained or an explanation unused."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -201,18 +205,10 @@ def page(figures: dict[str, Any]) -> str:
 
 
 def _of_pass(kind: str, rows: Sequence[dict[str, Any]]) -> str:
-    table = [
-        (
-            row["torch"],
-            f"{row['pairs']:,}",
-            f"{row['judged']:,}",
-            _share(row["agree"], row["judged"]),
-            _share(row["without_ci"], row["judged"]),
-            _share(row["same_not_refused"], row["not_refused"]),
-            _share(row["same"], row["compared"]),
-        )
-        for row in (*rows, _total(rows))
-    ]
+    table = []
+    for row in (*rows, _total(rows)):
+        shares = (_share(row[part], row[whole]) for part, whole in _SHARES)
+        table.append((row["torch"], f"{row['pairs']:,}", f"{row['judged']:,}", *shares))
     without = f"agree without `{PREFIX}*`"
     return aligned_table(("torch", f"pairs, {kind}", "judged", "agree", without, "only refused", "none"), table)
 

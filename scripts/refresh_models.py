@@ -138,11 +138,8 @@ def _audited(made: Result, request: CaptureRequest, on: Sequence[Target]) -> Res
 
 def kept() -> dict[str, Result]:
     """Read the results of earlier runs."""
-    if not RESULTS.exists():
-        return {}
-    lines = RESULTS.read_text(encoding="utf-8").splitlines()
-    read = [msgspec.json.decode(line, type=Result) for line in lines]
-    return {result.model: result for result in read}
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    return {result.model: result for result in (msgspec.json.decode(line, type=Result) for line in lines)}
 
 
 def page(results: Sequence[Result]) -> str:

@@ -93,16 +93,13 @@ def _score(port: dict[str, Any], copy: Path, *, missed: bool, wrong: bool) -> Co
     omitted = {(file, line) for file, lines in port.get("omitted", {}).items() for line in lines}
     for place in places:
         if place.severity == "error" and place.first and place.file in changed:
-            right = _is_changed(place, changed[place.file]) or (place.file, place.line) in omitted
+            around = range(place.line - _BESIDE, place.line + _BESIDE + 1)
+            right = not changed[place.file].isdisjoint(around) or (place.file, place.line) in omitted
             figures["errors"] += 1
             figures["errors right"] += right
             if wrong and not right:
                 print(f"  left alone {place.file}:{place.line} {place.rule} {place.text}")
     return figures
-
-
-def _is_changed(place: Place, lines: set[int]) -> bool:
-    return any(number in lines for number in range(place.line - _BESIDE, place.line + _BESIDE + 1))
 
 
 def _within(line: int, hunk: str) -> bool:
