@@ -24,9 +24,8 @@ from opcheck.features.compile.page import document
 from opcheck.features.compile.target_outcomes import report
 from opcheck.model.records import Scalar
 from opcheck.render import write
-from scripts.pages import page_text
+from scripts.pages import ROOT, page_text
 
-ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports" / "compile"
 TORCH, MACOS = "2.13", "15.0"
 

@@ -21,11 +21,11 @@ from opcheck.kernels.kernel_names import POINTWISE, WORDS
 from opcheck.kernels.kernel_records import VERDICTS, KernelOutcome, KernelRun, extent
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
-from scripts.pages import page_text
+from scripts.pages import ROOT, page_text
 
 FINDINGS = Path(__file__).with_name("kernel_findings.yaml")
 _MADE = "Made by scripts/refresh_kernels.py; do not edit."
-REPORT = Path(__file__).parent.parent / "reports" / "kernels.md"
+REPORT = ROOT / "reports" / "kernels.md"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

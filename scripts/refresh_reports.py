@@ -7,7 +7,6 @@ Run from the top of the repository: the reports name files relative to it.
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from tabulate import tabulate
 
@@ -17,9 +16,8 @@ from opcheck.data.registrations import load
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit
 from opcheck.render import render
-from scripts.pages import page_text
+from scripts.pages import ROOT, page_text
 
-ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
 SUFFIXES = {"yaml": ".yaml", "markdown": ".md"}
 

@@ -8,7 +8,6 @@ of a release say moved to Metal.  The names of the Metal kernels are read from t
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 from opcheck.common.files import write_text
 from opcheck.common.text import percent
@@ -19,10 +18,9 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.kernels import library
 from opcheck.render.document import Block, Bullets, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
-from scripts.pages import page_text
+from scripts.pages import ROOT, page_text
 from scripts.wheels.routes import stems
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "reports" / "routes.md"
 READINGS = ROOT / "tests" / "data" / "route_readings.json"
 NOTES = ROOT / "tests" / "data" / "route_notes.json"

@@ -23,10 +23,10 @@ from opcheck.kernels.judging import Judged
 from opcheck.kernels.kernel_machine import KernelMachine
 from opcheck.render.document import Document, Heading, Lines, Table
 from opcheck.render.markdown import as_markdown
-from scripts.pages import page_text
+from scripts.pages import ROOT, page_text
 
 CHANGES = Path(__file__).with_name("upstream_changes.yaml")
-REPORT = Path(__file__).parent.parent / "reports" / "upstream.md"
+REPORT = ROOT / "reports" / "upstream.md"
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
