@@ -73,7 +73,7 @@ def _findings(source: Any, record: msgspec.Struct, format_name: str) -> str:
     from opcheck.render import findings
 
     if format_name == "jsonl":
-        return findings.json_lines(source.lines(record))
+        return "".join(json.dumps(line) + "\n" for line in source.lines(record))
     if format_name == "csv":
         return findings.table(source.COLUMNS, source.rows(record))
     if format_name == "junit":

@@ -1,10 +1,10 @@
 """Shortens the JSON of an answer for a reader with little room, such as a language model; pure."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import for_json
 from opcheck.common.text import shorten
 from opcheck.features import brief_keys
@@ -41,9 +41,7 @@ def _choose(value: Any, paths: list[list[str]]) -> Any:
         return [_choose(entry, paths) for entry in value]
     if not isinstance(value, Mapping) or not all(paths):
         return value
-    below: dict[str, list[list[str]]] = defaultdict(list)
-    for key, *rest in paths:
-        below[key].append(rest)
+    below = group_values((key, rest) for key, *rest in paths)
     return {key: _choose(value[key], rest) for key, rest in below.items() if key in value}
 
 
@@ -54,21 +52,15 @@ def _compact(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     inner = {key: _compact(entry) for key, entry in value.items()}
-    kept = {key: entry for key, entry in inner.items() if entry is False or not _is_empty(entry)}
+    kept = {key: entry for key, entry in inner.items() if entry is False or entry not in (None, 0, "", [], {})}
     return _turned_round(kept) if len(kept) > 3 else kept
-
-
-def _is_empty(value: Any) -> bool:
-    return value in (None, 0, "", [], {})
 
 
 def _turned_round(names: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return ``{"native": "float32, float16"}`` for states by name; other mappings as they are."""
     if not all(isinstance(value, Mapping) and "status" in value for value in names.values()):
         return names
-    by_state: dict[str, list[str]] = defaultdict(list)
-    for name, state in names.items():
-        by_state[", ".join(map(str, state.values()))].append(name)
+    by_state = group_values((", ".join(map(str, state.values())), name) for name, state in names.items())
     return {state: ", ".join(of_state) for state, of_state in by_state.items()}
 
 
@@ -77,13 +69,11 @@ def _cut(value: Any, entries: int, characters: int) -> Any:
         return shorten(value, characters)
     if isinstance(value, list):
         return [_cut(entry, entries, characters) for entry in value[:entries]]
-    if isinstance(value, Mapping):
-        return dict(_cut_entries(value.items(), entries, characters))
-    return value
-
-
-def _cut_entries(items: Iterable[tuple[str, Any]], entries: int, characters: int) -> Iterable[tuple[str, Any]]:
-    for key, value in items:
-        yield key, _cut(value, entries, characters)
-        if isinstance(value, list) and len(value) > entries:
-            yield key + LEFT_OUT, len(value) - entries
+    if not isinstance(value, Mapping):
+        return value
+    short = {}
+    for key, entry in value.items():
+        short[key] = _cut(entry, entries, characters)
+        if isinstance(entry, list) and len(entry) > entries:
+            short[key + LEFT_OUT] = len(entry) - entries
+    return short

@@ -107,28 +107,22 @@ def occurrences(findings: Sequence[Finding], model: str, groups: Sequence[CallGr
 
     A finding without a line is placed at the beginning of the model's file, if there is a file.
     """
+    match = _MODEL_FILE.fullmatch(model)
+    model_file = relative(match["file"]) if match else ""
     for finding in findings:
+        about = [group for group in groups if group.op == finding.op]
         for place, fingerprint in zip(finding.locations or (None,), finding.fingerprints, strict=True):
             where = place.location if place else None
-            file = relative(where.file) if where else _model_file(model)
+            file = relative(where.file) if where else model_file
             line = max(where.line, 1) if where else 1
-            group = next((group for group in groups if _is_about(finding, place, group)), None)
+            group = next((group for group in about if place is None or place in group.locations), None)
             yield Occurrence(finding, place, fingerprint, file, line, model, group)
-
-
-def _is_about(finding: Finding, place: GroupLocation | None, group: CallGroup) -> bool:
-    return finding.op == group.op and (place is None or place in group.locations)
 
 
 def relative(file: str) -> str:
     """Write a path with slashes and without the machine: of an absolute path the file's name alone."""
     path = PureWindowsPath(file) if "\\" in file or file[1:2] == ":" else PurePosixPath(file)
     return path.name if path.is_absolute() or path.drive else path.as_posix()
-
-
-def _model_file(model: str) -> str:
-    match = _MODEL_FILE.fullmatch(model)
-    return relative(match["file"]) if match else ""
 
 
 def fix_of(finding: Finding) -> str:
@@ -163,17 +157,15 @@ def sarif(log: FindingLog) -> str:
     rules = [rule for name, rule in by_id().items() if name in names]
     numbers = {rule.id: number for number, rule in enumerate(rules)}
     name, _, version = log.tool.partition(" ")
-    driver: dict[str, Any] = {"name": name, "version": version, "semanticVersion": version}
-    driver |= {"informationUri": HOMEPAGE, "rules": [_sarif_rule(rule) for rule in rules]}
-    run: dict[str, Any] = {"tool": {"driver": driver}, "automationDetails": {"id": log.id}}
+    driver = {"name": name, "version": version, "semanticVersion": version, "informationUri": HOMEPAGE}
+    tool = {"driver": driver | {"rules": [_sarif_rule(rule) for rule in rules]}}
+    run: dict[str, Any] = {"tool": tool, "automationDetails": {"id": log.id}}
     if log.exit_code is not None:
         texts = [f"{model}: {message}" for model, message in log.failed]
-        invocation = {
-            "executionSuccessful": not log.failed and not log.interrupted,
-            "exitCode": log.exit_code,
-            "toolExecutionNotifications": [{"level": "error", "message": {"text": text}} for text in texts],
-        }
-        run["invocations"] = [invocation]
+        is_successful = not log.failed and not log.interrupted
+        errors = [{"level": "error", "message": {"text": text}} for text in texts]
+        ending = {"executionSuccessful": is_successful, "exitCode": log.exit_code}
+        run["invocations"] = [ending | {"toolExecutionNotifications": errors}]
     results = (_sarif_result(o, numbers[o.finding.rule], log.baseline) for o in log.occurrences)
     run |= {"columnKind": "unicodeCodePoints", "results": [*results], "properties": log.properties}
     return as_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -443,11 +435,6 @@ def lines(tool: str, about: Mapping[str, object], findings: Sequence[Finding]) -
     """Make an object for each finding, its places with their fingerprints."""
     for finding in findings:
         yield {"schema": FINDING_SCHEMA, "tool": tool, **about, **msgspec.to_builtins(finding)}
-
-
-def json_lines(records: Iterable[Mapping[str, object]]) -> str:
-    """Write an object on each line, complete by itself."""
-    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def as_json(content: object) -> str:

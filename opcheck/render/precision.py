@@ -70,13 +70,9 @@ def _verdict(run: Precision) -> str:
 
 def _lines(run: Precision) -> Table:
     """List the lines whose calls lose most by themselves."""
-    columns: dict[str, Column] = {
-        "operator": "op",
-        "line": lambda line: _short(line.place),
-        "own error": _error_of("local"),
-        "error of its inputs": _error_of("inherited"),
-        "error of its result": _error_of("total"),
-    }
+    where: dict[str, Column] = {"operator": "op", "line": lambda line: _short(line.place)}
+    errors = {"own error": "local", "error of its inputs": "inherited", "error of its result": "total"}
+    columns = where | {title: _error_of(field) for title, field in errors.items()}
     return table_of(run.lines[:_LINES], columns, right=(2, 3, 4))
 
 

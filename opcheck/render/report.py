@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
+from opcheck import render
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
 from opcheck.common.text import and_more, plural
@@ -18,18 +19,8 @@ from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
 from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
 from opcheck.model.saved import as_content
-from opcheck.render import (
-    FORMATS,
-    findings,
-    format_of,
-    memory_page,
-    numbers_page,
-    precision,
-    render,
-    summary,
-    timing_page,
-)
 from opcheck.render import document as blocks
+from opcheck.render import findings, memory_page, numbers_page, precision, summary, timing_page
 from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.render.text import as_text
 
@@ -170,10 +161,8 @@ def _lines_of(found: Iterable[Finding]) -> str:
         for where in filter(None, (place.location for place in places)):
             note = f" (native in {native[1].strip()})" if native else ""
             lines.setdefault(where.file, {})[where.line] = note
-    texts = (
-        f"{file.rpartition('/')[2]}:{and_more([f'{n}{lines[file][n]}' for n in sorted(lines[file])], 8)}"
-        for file in lines
-    )
+    notes = {file: [f"{line}{note}" for line, note in sorted(found.items())] for file, found in lines.items()}
+    texts = (f"{file.rpartition('/')[2]}:{and_more(numbers, 8)}" for file, numbers in notes.items())
     count = sum(map(len, lines.values()))
     return f"{plural(count, 'line')}: {'; '.join(texts)}" if count else "the model"
 
@@ -425,12 +414,12 @@ def save(report: Report, path: Path) -> None:
     Raises:
         UsageError: no format has that suffix, or the file cannot be written.
     """
-    name = format_of(str(path))
+    name = render.format_of(str(path))
     if name is None:
-        suffixes = sorted(suffix for each in FORMATS.values() for suffix in each)
+        suffixes = sorted(suffix for each in render.FORMATS.values() for suffix in each)
         raise UsageError(
             f"no format has the suffix {path.suffix!r}",
             context=f"Report.save({str(path)!r})",
             hint=f"one of {', '.join(suffixes)}",
         )
-    write_text(path, render(report, name))
+    write_text(path, render.render(report, name))

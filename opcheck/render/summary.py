@@ -4,6 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from opcheck.common.grouping import group_values
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import and_more, filesize, flop_count, percent, plural
 from opcheck.common.versions import Version
@@ -84,30 +85,24 @@ def _deciding_numbers(report: Report) -> str:
         parts = [
             share(raising, "raises" if raising == 1 else "raise"),
             f"{needing:,} {needs} PYTORCH_ENABLE_MPS_FALLBACK=1" if asks else "",
-            ended,
-            _too_little(report.memory) if report.memory and runs_out(report.memory) else "",
+            *(ended, _too_little(report.memory)),
         ]
         errors = sum(each.severity == "error" and not each.ignored for each in report.findings)
         if errors > 1:
             return f"{errors:,} errors: {', '.join(filter(None, parts))}".removesuffix(": ")
     elif report.headline == "runs, partly on the CPU":
         on_cpu = sum(n for name, n in numbers.items() if name.startswith("fallback"))
-        parts = [share(on_cpu, "on the CPU"), _flop_share(report)]
+        cpu, flops, _ = _work(report)
+        parts = [share(on_cpu, "on the CPU"), f"{percent(cpu.flops, flops)} of the FLOPs" if cpu and cpu.flops else ""]
     else:
         parts = [share(needing, f"{needs} the variable")]
     # No call decides: what does is a finding about the whole model.
     return ", ".join(filter(None, parts)) or f"{report.findings[0].rule} says why"
 
 
-def _flop_share(report: Report) -> str:
-    cpu, flops, _ = _work(report)
-    return f"{percent(cpu.flops, flops)} of the FLOPs" if cpu and cpu.flops else ""
-
-
-def _too_little(memory: Memory) -> str:
-    mac = deciding(memory)
-    assert mac is not None
-    return f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB"
+def _too_little(memory: Memory | None) -> str:
+    mac = deciding(memory) if memory and runs_out(memory) else None
+    return f"an estimated {filesize(memory.peak.total)} on a Mac of {mac.memory} GB" if memory and mac else ""
 
 
 def _work(report: Report) -> tuple[SideWork | None, int, int]:
@@ -346,10 +341,8 @@ def transfers(report: Report) -> str:
 def evidence(report: Report) -> str:
     """Name the wheel that the registrations were read from, and say how old that data is."""
     lists = report.op_lists
-    return (
-        f"registrations of {lists.wheel} (sha256 {lists.sha256[:12]}), "
-        f"built {lists.built}; op lists {lists.digest[:12]}"
-    )
+    wheel = f"{lists.wheel} (sha256 {lists.sha256[:12]})"
+    return f"registrations of {wheel}, built {lists.built}; op lists {lists.digest[:12]}"
 
 
 def _name_unproved(report: Report) -> str:
@@ -371,10 +364,8 @@ def statements(report: Report) -> list[tuple[str, str]]:
     A statement that no call certainly meets is marked. A statement that the lists do not describe,
     such as a refusal of the capture, has its id alone.
     """
-    operators: dict[str, list[str]] = {}
-    for group in report.groups:
-        for name in (*group.verdict.limitations, *group.verdict.advisories):
-            operators.setdefault(name, []).append(group.op)
+    verdicts = ((group.op, group.verdict) for group in report.groups)
+    operators = group_values((name, op) for op, of in verdicts for name in (*of.limitations, *of.advisories))
     certain = certain_statements(report)
     lines = []
     for name in sorted(operators):
@@ -422,11 +413,9 @@ def next_command(report: Report) -> str:
     if unproved:
         return f"opcheck explain {unproved[0]}"
     if report.capture.mode == "run" and report.capture.tracer != "emulator":
-        compare = "opcheck verify PREDICTION.json OBSERVATION.json"
-        return f"{compare}, with an audit's report and this one"
+        return "opcheck verify PREDICTION.json OBSERVATION.json, with an audit's report and this one"
     if report.capture.mode == "run":
-        gate = "opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
-        return f"keep it so in CI: {gate}"
+        return "keep it so in CI: opcheck run --fail-on fallback, or the pytest fixture mps_emulated"
     words = ["opcheck", "audit", report.model, *report.capture.flags]
     if report.headline == "could not tell":
         return shlex.join([*words, "-v"])

@@ -10,20 +10,8 @@ from typing import NamedTuple
 
 from opcheck.common.sanitize import flat, for_log
 from opcheck.common.text import plural
-from opcheck.render.document import (
-    Block,
-    Bullets,
-    Document,
-    Facts,
-    FindingEntry,
-    Heading,
-    Lines,
-    Table,
-    TextSpan,
-    Title,
-    Words,
-    parts,
-)
+from opcheck.render import document as blocks
+from opcheck.render.document import TextSpan, Words
 
 WIDTH = 100
 #: Columns of a cell of sentences, at least.
@@ -51,7 +39,7 @@ class _Layout(NamedTuple):
     tight: bool
 
 
-def as_text(document: Document, *, width: int = WIDTH, color: bool = False, full: bool = False) -> str:
+def as_text(document: blocks.Document, *, width: int = WIDTH, color: bool = False, full: bool = False) -> str:
     """Write a document as lines.
 
     Below a ``Title`` no line is wider than ``width``, and sections are indented. In other documents
@@ -63,12 +51,12 @@ def as_text(document: Document, *, width: int = WIDTH, color: bool = False, full
         color: Use escape sequences.
         full: Show what is otherwise left out: further places, rows and texts.
     """
-    blocks = tuple(document)
-    tight = any(isinstance(block, Title) for block in blocks)
+    page = tuple(document)
+    tight = any(isinstance(block, blocks.Title) for block in page)
     layout = _Layout(min(width, WIDTH), color, full, tight)
-    before: Block | None = None
+    before: blocks.Block | None = None
     lines: list[str] = []
-    for block in blocks:
+    for block in page:
         if before is not None and _apart(before, block, tight=tight):
             lines.append("")
         lines += _block(block, layout)
@@ -76,37 +64,37 @@ def as_text(document: Document, *, width: int = WIDTH, color: bool = False, full
     return for_log("\n".join(line.rstrip() for line in lines) + "\n")
 
 
-def _apart(before: Block, block: Block, *, tight: bool) -> bool:
-    if not tight or isinstance(block, Heading):
+def _apart(before: blocks.Block, block: blocks.Block, *, tight: bool) -> bool:
+    if not tight or isinstance(block, blocks.Heading):
         return True
-    if isinstance(before, Heading):
+    if isinstance(before, blocks.Heading):
         return False
-    return Table in {type(before), type(block)} or isinstance(block, Facts)
+    return blocks.Table in {type(before), type(block)} or isinstance(block, blocks.Facts)
 
 
-def _block(block: Block, layout: _Layout) -> Iterator[str]:
+def _block(block: blocks.Block, layout: _Layout) -> Iterator[str]:
     indent = 2 if layout.tight else 0
-    if isinstance(block, Title):
+    if isinstance(block, blocks.Title):
         answer = TextSpan(f"{block.answer.text}:", block.answer.style)
         rest = f"{block.subject} on {block.target}; {block.numbers}"
         yield from _wrap((answer, TextSpan(rest, "strong")), layout, strong=True)
-    elif isinstance(block, Heading):
+    elif isinstance(block, blocks.Heading):
         heading = TextSpan(block.text, "strong") if layout.tight else block.text
         yield from _wrap(heading, layout, 0, indent or 4)
-    elif isinstance(block, Lines):
+    elif isinstance(block, blocks.Lines):
         for line in block.lines:
             yield from _wrap(line, layout, indent, indent)
-    elif isinstance(block, Bullets):
+    elif isinstance(block, blocks.Bullets):
         yield from _bullets(block, layout)
-    elif isinstance(block, Facts):
+    elif isinstance(block, blocks.Facts):
         yield from _facts(block, layout)
-    elif isinstance(block, FindingEntry):
+    elif isinstance(block, blocks.FindingEntry):
         yield from _entry(block, layout)
     else:
         yield from _table(block, layout)
 
 
-def _bullets(block: Bullets, layout: _Layout) -> Iterator[str]:
+def _bullets(block: blocks.Bullets, layout: _Layout) -> Iterator[str]:
     shown = len(block.items) if layout.full or block.shown is None else block.shown
     for item in block.items[:shown]:
         yield from _wrap(item, layout, 2, 2 if layout.tight else 4)
@@ -115,7 +103,7 @@ def _bullets(block: Bullets, layout: _Layout) -> Iterator[str]:
         yield from _wrap(f"{rest} (-v shows all)", layout, 2, 2)
 
 
-def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
+def _facts(block: blocks.Facts, layout: _Layout) -> Iterator[str]:
     """Write each fact; in one line where all would be too many lines, unless the page is narrower than usual."""
     lines = [line for fact in block.items for line in _fact(fact, block, layout, block.lines)]
     if block.short and 0 < block.most < len(lines) and layout.width == WIDTH:
@@ -125,11 +113,11 @@ def _facts(block: Facts, layout: _Layout) -> Iterator[str]:
     yield from lines
 
 
-def _fact(fact: tuple[str, Words], block: Facts, layout: _Layout, lines: int) -> Iterator[str]:
+def _fact(fact: tuple[str, Words], block: blocks.Facts, layout: _Layout, lines: int) -> Iterator[str]:
     name, words = fact
     width = max(len(name) for name, _ in block.items)
     cut = words if layout.full else _cut(words, layout.width - width - 4)
-    whole = (TextSpan(name.ljust(width), "dim"), "", *parts(cut))
+    whole = (TextSpan(name.ljust(width), "dim"), "", *blocks.parts(cut))
     if block.short and not isinstance(words, TextSpan):
         yield from _first_lines(whole, layout, 2, width + 4, lines)
     else:
@@ -145,7 +133,7 @@ def _cut(words: Words, columns: int) -> Words:
     return textwrap.shorten(body, max(room, 10), placeholder=" ...") + words.tail
 
 
-def _entry(block: FindingEntry, layout: _Layout) -> Iterator[str]:
+def _entry(block: blocks.FindingEntry, layout: _Layout) -> Iterator[str]:
     head = (TextSpan(f"{block.severity} {block.rule}", block.severity), block.message)
     if block.short and not layout.full:
         yield from _first_lines(head, layout, 2, 2, 1)
@@ -169,7 +157,7 @@ def _entry(block: FindingEntry, layout: _Layout) -> Iterator[str]:
         yield from _wrap((f"{name}:", text), layout, 4, 4)
 
 
-def _table(block: Table, layout: _Layout) -> Iterator[str]:
+def _table(block: blocks.Table, layout: _Layout) -> Iterator[str]:
     columns = [n for n in range(len(block.headers)) if n not in block.wide]
     rows = block.rows if layout.full else block.rows[: block.shown]
     head = tuple(TextSpan(header, "dim") if layout.tight else header for header in block.headers)
@@ -220,7 +208,7 @@ def _first_lines(words: Words, layout: _Layout, first: int, rest: int, most: int
 def _text(words: Words, layout: _Layout) -> tuple[str, list[tuple[int, int, str]]]:
     """Join the pieces to one line, and say from where to where it has which style."""
     text, styles = "", []
-    for part in parts(words):
+    for part in blocks.parts(words):
         if isinstance(part, str):
             piece, code = flat(part), ""
         else:

@@ -34,8 +34,7 @@ def facts(times: Sequence[TimeEstimate]) -> Iterator[tuple[str, Words]]:
         same = [each for each in times if each.covers == first.covers]
         fast = min(same, key=lambda each: each.low_seconds * each.high_seconds)
         slow = max(same, key=lambda each: each.low_seconds * each.high_seconds)
-        ends = " ... ".join(f"{each.mac} {_gpu(each)}" for each in (slow, fast))
-        yield "time", f"{ends} a {first.unit} (--show time has all)"
+        yield "time", f"{slow.mac} {_gpu(slow)} ... {fast.mac} {_gpu(fast)} a {first.unit} (--show time has all)"
         return
     cores = " or ".join(map(str, first.gpu_cores))
     yield ("time", f"{first.mac}: {_gpu(first)} a {first.unit} ({cores} GPU cores); its CPU: {_cpu(first)}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from opcheck.common.grouping import group_values
 from opcheck.common.text import and_more
 from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.judge.judge import OUTCOMES
@@ -110,9 +111,7 @@ def by_state(dtypes: Mapping[str, State]) -> str:
 
 def group_words(words: Mapping[str, str]) -> str:
     """Name what has the same words together: ``refused: float64, bool; CPU always: int8``."""
-    groups: dict[str, list[str]] = {}
-    for name, text in words.items():
-        groups.setdefault(text, []).append(name)
+    groups = group_values((text, name) for name, text in words.items())
     return "; ".join(f"{text}: {', '.join(names)}" for text, names in groups.items())
 
 
@@ -173,14 +172,9 @@ def systems(group: Sequence[Cell]) -> list[str]:
 
 def note(entry: Note) -> str:
     """Write a limitation or an advisory on one line."""
-    scope = [
-        f"torch {entry.torch}" if entry.torch else "",
-        f"macOS {entry.macos}" if entry.macos else "",
-        ", ".join(entry.dtypes),
-        f"where {entry.condition}" if entry.condition else "",
-        f"when {entry.when}" if entry.when else "",
-    ]
-    inside = "; ".join(part for part in scope if part)
+    scope = {"torch ": entry.torch, "macOS ": entry.macos, "": ", ".join(entry.dtypes)}
+    scope |= {"where ": entry.condition, "when ": entry.when}
+    inside = "; ".join(f"{word}{text}" for word, text in scope.items() if text)
     effect = entry.effect.replace("_", " ")
     text = f"{entry.id}: {effect}" + (f" ({inside})" if inside else "") + f". {entry.summary}"
     links = f" See {' '.join(entry.links)}" if entry.links else ""
@@ -195,13 +189,9 @@ def list_findings(entries: Iterable[Entry], *, hints: bool = True) -> Iterator[s
 
     for (severity, rule, message, hint, ignored), group in groupby(entries, key=finding):
         places = [place for entry in group if (place := place_of(entry))]
-        parts = (
-            f"{severity} {rule} {message}",
-            and_more(places, _SHOWN),
-            f"ignored: {ignored}" if ignored else "",
-            f"help: {hint}" if hint and hints and not ignored else "",
-        )
-        yield " -- ".join(filter(None, parts))
+        more = f"help: {hint}" if hint and hints else ""
+        more = f"ignored: {ignored}" if ignored else more
+        yield " -- ".join(filter(None, (f"{severity} {rule} {message}", and_more(places, _SHOWN), more)))
 
 
 def place_of(entry: Entry) -> str:
