@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,14 +19,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.features.weights import listing as listings
 from opcheck.features.weights import part_outcomes
 from opcheck.features.weights.part_outcomes import CAST_TO, DtypeJudge
-from opcheck.features.weights.weights_records import (
-    WORKS,
-    MethodsAnswer,
-    PartOutcome,
-    WeightsAnswer,
-    WeightsPart,
-    outcome_of,
-)
+from opcheck.features.weights.weights_records import WORKS, PartOutcome, WeightsAnswer, WeightsPart, outcome_of
 from opcheck.render.wording import NOT_CHECKED
 from opcheck.weights import reading
 from opcheck.weights.stored import StoredFile
@@ -82,59 +76,38 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
             context=f"working directory {Path.cwd()}",
             hint="write the path of a file or a folder, or a name on the hub: org/name",
         )
-    from opcheck.features.weights.listing import open_hub
-
-    listing, file = open_hub(spec)
-    if file:
-        return _of_files(listing, [_StoredModel([file])], judge)
-    return _of_listing(listing, judge)
-
-
-def methods(target: Target, lists: OpLists) -> MethodsAnswer:
-    """Return what each method of quantization becomes."""
-    every = part_outcomes.every_method(DtypeJudge(target, lists))
-    return MethodsAnswer(torch=str(target.torch), macos=str(target.macos), methods=every)
+    listing, file = listings.open_hub(spec)
+    return _of_files(listing, [_StoredModel([file])], judge) if file else _of_listing(listing, judge)
 
 
 def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     """Answer for a file of this machine."""
     if path.suffix.lower() != ".json":
-        folder = listings.FolderListing(path.parent, spec)
-        listing = _OneFile(folder, path.name)
-        model = _StoredModel([path.name], config=_find_configuration(folder))
+        listing = _NamedFile(path.parent, spec)
+        model = _StoredModel([path.name], config=_find_configuration(listing))
+        listing.names = [path.name]
         return _of_files(listing, [model], judge)
     try:
         content = documents.from_python_json(documents.read_text(path))
     except DocumentError as error:
         raise reading.make_damaged_error(spec, str(error)) from error
+    folder = listings.FolderListing(path.parent, spec)
     if listings.is_workflow(content):
-        return _of_workflow(content, path, spec, judge)
+        return _of_workflow(content, folder, judge)
     if isinstance(content, dict) and "weight_map" in content:
-        folder = listings.FolderListing(path.parent, spec)
         files = _read_index(folder, path.name)
-        model = _StoredModel(files, "safetensors", _find_configuration(folder))
-        return _of_files(folder, [model], judge)
+        return _of_files(folder, [_StoredModel(files, "safetensors", _find_configuration(folder))], judge)
     if path.name in {_ADAPTER, _PIPELINE, _CONFIG}:
-        return _of_listing(listings.FolderListing(path.parent, spec), judge)
-    problem = "it is neither an index of weights nor a workflow of ComfyUI"
-    raise reading.make_damaged_error(spec, problem)
+        return _of_listing(folder, judge)
+    raise reading.make_damaged_error(spec, "it is neither an index of weights nor a workflow of ComfyUI")
 
 
-class _OneFile:
-    """A listing with a single file of a folder."""
+class _NamedFile(listings.FolderListing):
+    """A folder with the one file that the user named."""
 
-    is_whole = True
-
-    def __init__(self, folder: listings.FolderListing, name: str) -> None:
-        self.source = folder.source
-        self.names = [name]
-        self.text = folder.text
-        self._path = Path(folder.source).expanduser()
-
-    def open_header(self, name: str) -> Any:
-        """Open the file, wherever a link leads: the user named it."""
-        del name
-        return listings.open_local(self._path)
+    def open_header(self, name: str) -> AbstractContextManager[tuple[BinaryIO, int]]:
+        """Open the file, wherever a link leads."""
+        return listings.open_local(self.folder / name)
 
 
 def _find_configuration(folder: listings.FolderListing) -> Mapping[str, Any]:
@@ -234,7 +207,8 @@ def _judge_model(listing: listings.Listing, model: _StoredModel, judge: DtypeJud
         library = "diffusers" if model.format == "diffusers" else "transformers"
         bits = 8 if stated and stated.get("load_in_8bit") else 4
         dtypes = part_outcomes.total(file.elements() for file in files)
-        parts = [part_outcomes.of_method(method, judge, dtypes, library, bits), *part_outcomes.of_pickles(files, judge)]
+        parts = [part_outcomes.of_method(method, judge, dtypes, library, bits)]
+        parts += [part for file in files for part in part_outcomes.of_pickle(file, judge.target)]
     else:
         parts = [part for file in files for part in part_outcomes.of_file(file, judge)]
         parts = [_cast_by_library(part, model, judge) for part in parts]
@@ -360,9 +334,8 @@ def _other_file(listing: listings.Listing, model: _StoredModel, judge: DtypeJudg
 # -- workflows -------------------------------------------------------------------------------------------------------
 
 
-def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
+def _of_workflow(content: Any, folder: listings.FolderListing, judge: DtypeJudge) -> WeightsAnswer:
     """Answer for the files that a workflow names: by their headers, or by their names where they are not here."""
-    folder = listings.FolderListing(path.parent, spec)
     here = {PurePosixPath(name).name: name for name in folder.names}
     rows: list[WeightsPart] = []
     parts: list[PartOutcome] = []
@@ -387,14 +360,14 @@ def _of_workflow(content: Any, path: Path, spec: str, judge: DtypeJudge) -> Weig
             )
         )
     if not rows:
-        raise reading.make_damaged_error(spec, "its nodes name no file of weights")
+        raise reading.make_damaged_error(folder.source, "its nodes name no file of weights")
     worst = max(parts, key=lambda part: part.rank)
     guessed = [row.name for row in rows if not row.bytes]
     is_guess = rows[parts.index(worst)].name in guessed
     by_name = ", by its name, for the file is not here" if is_guess else ""
     missing = (f"not here, judged by name: {', '.join(guessed[:4])}",) if guessed else ()
     return _answer(
-        *(spec, judge, worst, rows, files),
+        *(folder.source, judge, worst, rows, files),
         format="comfyui",
         because=f"{worst.part}{by_name}: {worst.because}",
         memory=part_outcomes.memory(files, judge.target, dense=False),

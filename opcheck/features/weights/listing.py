@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from opcheck.capture import repository
 from opcheck.common import documents
@@ -28,53 +29,36 @@ _MOST_FILES, _DEPTH = 20_000, 4
 MOST_TEXT = 16 << 20
 
 
-class Listing(Protocol):
-    """Files by their names with slashes."""
-
-    #: as the user wrote it
-    source: str
-    names: list[str]
-    #: whether the data of a tensor must lie in its file
-    is_whole: bool
-
-    def text(self, name: str) -> str:
-        """Return a short text."""
-
-    def open_header(self, name: str) -> contextlib.AbstractContextManager[tuple[BinaryIO, int]]:
-        """Open a file; its size comes with it."""
-
-
 class FolderListing:
-    """A folder of this machine."""
+    """A folder of this machine: its files by their names with slashes."""
 
+    #: whether the data of a tensor must lie in its file
     is_whole = True
 
     def __init__(self, folder: Path, source: str) -> None:
-        """Find the files; links that lead out of the folder are left out when they are opened."""
+        """Find the files; links that lead out of the folder are left out when they are opened.
+
+        Args:
+            folder: where the files are.
+            source: as the user wrote it.
+        """
         self.source = source
-        self._folder = folder
-        self.names = sorted(self._walk())
+        self.folder = folder
+        self.names = sorted(itertools.islice(self._walk(), _MOST_FILES))
 
     def _walk(self) -> Iterator[str]:
-        count = 0
-        for root, folders, files in os.walk(self._folder):
-            depth = len(Path(root).relative_to(self._folder).parts)
-            folders[:] = [] if depth + 1 >= _DEPTH else [name for name in folders if name[0] != "."]
-            for name in files:
-                count += 1
-                if count > _MOST_FILES:
-                    return
-                yield (Path(root) / name).relative_to(self._folder).as_posix()
+        for root, folders, files in os.walk(self.folder):
+            inner = Path(root).relative_to(self.folder)
+            folders[:] = [] if len(inner.parts) + 1 >= _DEPTH else [name for name in folders if name[0] != "."]
+            yield from ((inner / name).as_posix() for name in files)
 
     def text(self, name: str) -> str:
         """Return a short text."""
-        return documents.read_text(inside(self._folder, name), MOST_TEXT)
+        return documents.read_text(inside(self.folder, name), MOST_TEXT)
 
-    @contextlib.contextmanager
-    def open_header(self, name: str) -> Iterator[tuple[BinaryIO, int]]:
+    def open_header(self, name: str) -> contextlib.AbstractContextManager[tuple[BinaryIO, int]]:
         """Open a file; its size comes with it."""
-        with open_local(inside(self._folder, name)) as opened:
-            yield opened
+        return open_local(inside(self.folder, name))
 
 
 @contextlib.contextmanager
@@ -128,20 +112,17 @@ def files_below(folder: str, named: Sequence[str], names: Sequence[str], index: 
     found = []
     for name in named:
         path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or any(letter in name for letter in "\\:\0"):
-            raise ModelLoadError(
-                f"{PurePosixPath(index).name} names a file outside of its folder: {name[:100]!r}",
-                context=f"index {index}",
-                hint="an index names files next to it; do not use this one",
-            )
         full = (PurePosixPath(folder) / path).as_posix()
-        if full not in names:
-            raise ModelLoadError(
-                f"{PurePosixPath(index).name} names {name[:100]!r}, and there is no such file",
-                context=f"index {index}",
-                hint="download the missing file, or read one file by itself: opcheck weights FILE",
-            )
-        found.append(full)
+        if path.is_absolute() or ".." in path.parts or any(letter in name for letter in "\\:\0"):
+            problem = f"names a file outside of its folder: {name[:100]!r}"
+            hint = "an index names files next to it; do not use this one"
+        elif full not in names:
+            problem = f"names {name[:100]!r}, and there is no such file"
+            hint = "download the missing file, or read one file by itself: opcheck weights FILE"
+        else:
+            found.append(full)
+            continue
+        raise ModelLoadError(f"{PurePosixPath(index).name} {problem}", context=f"index {index}", hint=hint)
     return found
 
 
@@ -194,11 +175,8 @@ class HubListing:
         name, revision, wait = self._name.repository, self._name.revision, repository.PATIENCE
         info = self._ask(lambda hub: hub.HfApi().model_info(name, revision=revision, timeout=wait))
         self._commit = str(info.sha)
-        self.names = sorted(
-            name
-            for name in (entry.rfilename for entry in info.siblings or ())
-            if not name.startswith("/") and ".." not in name.split("/") and "\\" not in name
-        )
+        every = sorted(entry.rfilename for entry in info.siblings or ())
+        self.names = [n for n in every if not n.startswith("/") and ".." not in n.split("/") and "\\" not in n]
 
     def _ask(self, request: Callable[[Any], Any]) -> Any:
         try:
@@ -234,6 +212,9 @@ class HubListing:
         yield open_fetched(remote.fetch, remote.size, _BLOCK), remote.size
 
 
+Listing = FolderListing | HubListing
+
+
 class _RemoteFile:
     """A file on a server that answers requests of ranges."""
 
@@ -244,11 +225,9 @@ class _RemoteFile:
         self._headers = utilities.build_hf_headers()
         self._session = utilities.get_session()
         self._check = utilities.hf_raise_for_status
-        self._left = _MOST
         self._until = until
-        self.size = 0
-        self._block = _BLOCK
-        self._start = 0
+        self._left, self._block = _MOST, _BLOCK
+        self.size = self._start = 0
         self._read = self._request(0, _BLOCK)
 
     def fetch(self, offset: int, count: int) -> bytes:
@@ -334,22 +313,17 @@ def _nodes(content: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(content.get("nodes"), list):
         graphs = content.get("definitions")
         groups = graphs.get("subgraphs", ()) if isinstance(graphs, dict) else ()
-        inner = [node for group in groups if isinstance(group, dict) for node in _list_nodes(group)]
-        for node in [*_list_nodes(content), *inner][:_MOST_NODES]:
+        lists = (group.get("nodes") for group in (content, *groups) if isinstance(group, dict))
+        nodes = [node for each in lists if isinstance(each, list) for node in each if isinstance(node, dict)]
+        for node in nodes[:_MOST_NODES]:
             # Nodes that are muted or bypassed load nothing (modes 2 and 4 of LiteGraph).
             if isinstance(node.get("type"), str) and node.get("mode") not in {2, 4}:
                 yield node["type"], node.get("widgets_values")
         return
     prompt = content.get("prompt", content)
-    nodes = prompt.values() if isinstance(prompt, dict) else ()
-    for node in [*nodes][:_MOST_NODES]:
+    for node in [*prompt.values()][:_MOST_NODES] if isinstance(prompt, dict) else ():
         if isinstance(node, dict) and isinstance(node.get("class_type"), str):
             yield node["class_type"], node.get("inputs")
-
-
-def _list_nodes(graph: dict[str, Any]) -> list[dict[str, Any]]:
-    nodes = graph.get("nodes")
-    return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
 
 def _texts(values: Any) -> Iterable[str]:

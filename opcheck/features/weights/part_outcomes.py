@@ -19,7 +19,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.data.tables import python_names
 from opcheck.features.weights import library_source
 from opcheck.features.weights.quantizers import check_of, checks
-from opcheck.features.weights.weights_records import WORKS, PartOutcome, WeightsMemory, outcome_of
+from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, PartOutcome, WeightsMemory, outcome_of
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall, TensorSpec, Verdict
 from opcheck.weights.stored import StoredFile
@@ -180,10 +180,8 @@ def method_by_names(names: Iterable[str]) -> str:
     def occurs(pattern: str) -> bool:
         return any(re.search(pattern, name) for name in names)
 
-    for sign in _SIGNS:
-        if all(map(occurs, sign["all"])) and not any(map(occurs, sign.get("none", ()))):
-            return str(sign["method"])
-    return ""
+    fits = (s for s in _SIGNS if all(map(occurs, s["all"])) and not any(map(occurs, s.get("none", ()))))
+    return next((str(sign["method"]) for sign in fits), "")
 
 
 def of_file(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
@@ -194,16 +192,10 @@ def of_file(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
         yield outcome_of("onnx")
     else:
         yield from map(judge.dtype, stored.elements())
-    yield from _of_pickle(stored, judge.target)
+    yield from of_pickle(stored, judge.target)
 
 
-def of_pickles(files: Iterable[StoredFile], judge: DtypeJudge) -> Iterator[PartOutcome]:
-    """Yield what ``torch.load`` refuses of the files."""
-    for stored in files:
-        yield from _of_pickle(stored, judge.target)
-
-
-def _of_pickle(stored: StoredFile, target: Target) -> Iterator[PartOutcome]:
+def of_pickle(stored: StoredFile, target: Target) -> Iterator[PartOutcome]:
     """Yield what ``torch.load`` refuses on a Mac: devices and classes."""
     if any(place.startswith("cuda") for place in stored.locations):
         yield outcome_of("saved_on_cuda")
@@ -270,27 +262,19 @@ def of_method(
     listed = METHODS.get(name)
     check = check_of(library, name, judge.target.torch, bits=bits)
     where = (check.where,) if check else ()
+    own = PartOutcome(part=name, outcome="unknown", evidence=where)
+    if listed:
+        own = replace(own, because=listed.because, instead=listed.instead)
     if check and check.raises:
-        return PartOutcome(
-            part=name,
-            outcome="raises_at_load",
-            because=listed.because if listed else f"the quantizer of {library} refuses a Mac",
-            text=check.raises,
-            instead=listed.instead if listed else "weights that are not quantized",
-            evidence=where,
-        )
+        because = own.because or f"the quantizer of {library} refuses a Mac"
+        instead = own.instead or "weights that are not quantized"
+        return replace(own, outcome="raises_at_load", because=because, text=check.raises, instead=instead)
     if listed is None:
         because = f"opcheck has no entry for the method {name}" + (", whose quantizer refuses no Mac" if check else "")
-        return PartOutcome(part=name, outcome="unknown", because=because, evidence=where)
-    own = PartOutcome(
-        part=name,
-        outcome="casts" if check and check.dequantizes else listed.outcome,
-        because=listed.because,
-        text=listed.prints,
-        instead=listed.instead,
-        since=listed.since,
-        evidence=(*where, listed.evidence),
-    )
+        return replace(own, because=because)
+    outcome = "casts" if check and check.dequantizes else listed.outcome
+    evidence = (*where, listed.evidence)
+    own = replace(own, outcome=outcome, text=listed.prints, since=listed.since, evidence=evidence)
     if judge.target.torch not in listed.torch:
         needs = f"torch {listed.torch.since}"
         because = f"{listed.since} needs {needs}; opcheck has not read earlier releases of it"
@@ -298,10 +282,12 @@ def of_method(
     return max((*_narrow(listed, own, judge, dtypes), own), key=lambda part: part.rank)
 
 
-def every_method(judge: DtypeJudge) -> tuple[PartOutcome, ...]:
+def every_method(target: Target, lists: OpLists) -> MethodsAnswer:
     """Return what each method becomes: those of the list, and those of the installed transformers."""
-    names = {name.removesuffix("_4bit").removesuffix("_8bit") for name in checks("transformers", judge.target.torch)}
-    return tuple(of_method(name, judge) for name in sorted({*METHODS, *names} - {"gguf"}))
+    judge = DtypeJudge(target, lists)
+    names = {name.removesuffix("_4bit").removesuffix("_8bit") for name in checks("transformers", target.torch)}
+    outcomes = tuple(of_method(name, judge) for name in sorted({*METHODS, *names} - {"gguf"}))
+    return MethodsAnswer(torch=str(target.torch), macos=str(target.macos), methods=outcomes)
 
 
 def _narrow(listed: StorageMethod, own: PartOutcome, judge: DtypeJudge, dtypes: Iterable[str]) -> Iterator[PartOutcome]:

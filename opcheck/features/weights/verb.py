@@ -21,11 +21,11 @@ def command(
 ) -> int:
     """Write what the weights become; 1 where they raise or are wrong, 3 where opcheck could not tell."""
     from opcheck.data.registrations import load
-    from opcheck.features.weights import answering, page
+    from opcheck.features.weights import answering, page, part_outcomes
 
     lists = load()
     if methods:
-        output.deliver(answering.methods(target.target(lists), lists), page.methods_document)
+        output.deliver(part_outcomes.every_method(target.target(lists), lists), page.methods_document)
         return 0
     if not source:
         raise UsageError(
