@@ -13,7 +13,7 @@ import time
 
 from opcheck.capture.parent import capture_many
 from opcheck.capture.request import CaptureRequest
-from opcheck.data.chips import load_chips
+from opcheck.data.chips import CHIPS
 from opcheck.data.registrations import load
 from opcheck.data.targets import target
 from opcheck.judge import assembly
@@ -46,7 +46,7 @@ def share(model: str) -> float:
     ]
     work = best(functools.partial(workloads, trace, calls))
     one = best(functools.partial(with_time, report, ("M4 Pro",), lists))
-    every = best(functools.partial(with_time, report, tuple(load_chips()), lists))
+    every = best(functools.partial(with_time, report, tuple(CHIPS.load().chips), lists))
     print(
         f"{model}: audit {audit:.0f} ms; work {work:.1f} ms, one chip {one:.1f} ms, all chips {every:.1f} ms: "
         f"{(work + one) / audit:.1%} and {(work + every) / audit:.1%}"

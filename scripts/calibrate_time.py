@@ -20,7 +20,7 @@ import msgspec
 
 from opcheck.capture.request import CaptureOptions, request_of
 from opcheck.common.text import duration
-from opcheck.data.chips import Gpu, Parameters, load_chips, load_parameters
+from opcheck.data.chips import CHIPS, FIT, Gpu, Parameters
 from opcheck.data.registrations import load
 from opcheck.data.targets import target
 from opcheck.judge.timing.estimates import Interval, estimate
@@ -56,7 +56,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """Return the GPUs that the Mac may have had."""
-        sold = load_chips()[self.chip].gpus
+        sold = CHIPS.load().chips[self.chip].gpus
         return tuple(gpu for gpu in sold if gpu.cores == self.cores) or sold
 
     @property
@@ -292,7 +292,7 @@ def figures(predicted: Sequence[Predicted]) -> str:
 
 def page(times: Sequence[Measurement], work: Work) -> str:
     """Return the tables of the page: the parameters, the figures, and each published time."""
-    parameters = load_parameters()
+    parameters = FIT.load().parameters
     predicted = predict(times, work, parameters)
     others = predict_folds(without_each_source(times, work), work, parameters)
     fitted = msgspec.structs.asdict(parameters).items()

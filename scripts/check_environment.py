@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from opcheck.common.errors import OpcheckError
-from opcheck.data.environment import FOUND, NAME, load_environment
+from opcheck.data.environment import ENVIRONMENT, FOUND, NAME
 from opcheck.data.files import read_releases
 from opcheck.data.registrations import data_directory
 from opcheck.data.wheels.archive import default_cache
@@ -40,7 +40,7 @@ def names(wheel: Path) -> dict[str, list[str]]:
 
 def differences(result: Mapping[str, Mapping[str, list[str]]]) -> Iterator[str]:
     """What the file says and the wheels do not, and the reverse."""
-    environment = load_environment()
+    environment = ENVIRONMENT.load()
     for line, there in result.items():
         texts = {variable.name for variable in environment.known(line)}
         for name in sorted(texts - there.keys()):

@@ -27,7 +27,6 @@ from opcheck.common.files import write_text
 from opcheck.common.text import one_line
 from opcheck.data import composites, tables
 from opcheck.data.registrations import data_directory, load
-from opcheck.data.tables import python_names
 from opcheck.worker.worker import run_forked
 from scripts import by_release
 from scripts.opinfo.record import Watch, mac
@@ -71,7 +70,7 @@ def record(pattern: str, line: str) -> Calls:
 
 def _exists(name: str, line: str) -> bool:
     """Return whether a release has the name; what python_names.json leaves out is in every release."""
-    listed = python_names()
+    listed = tables.NAMES.load()
     parts = f"torch.{name}".split(".")
     for end in range(1, len(parts)):
         module = ".".join(parts[:end])

@@ -2,7 +2,6 @@
 
 import functools
 import re
-from pathlib import Path
 
 from opcheck.data.statement_model import EvidenceEntries
 from opcheck.data.strict_yaml import Document
@@ -142,30 +141,3 @@ def _check_chips(document: Document, content: _ChipTable) -> None:
 CHIPS = ListFile("chips.yaml", _ChipTable, check=_check_chips)
 SPEED = ListFile("speed.yaml", Speed)
 FIT = ListFile("speed_fit.json", _Fit, made_by="python -m scripts.calibrate_time fit")
-
-
-def load_chips(directory: Path | None = None) -> dict[str, Chip]:
-    """Return the chips by name, in the order of their release.
-
-    Raises:
-        OpListError: the file is damaged.
-    """
-    return CHIPS.load(directory).chips
-
-
-def load_speed(directory: Path | None = None) -> Speed:
-    """Return the families of operators and the costs of copies.
-
-    Raises:
-        OpListError: the file is damaged.
-    """
-    return SPEED.load(directory)
-
-
-def load_parameters(directory: Path | None = None) -> Parameters:
-    """Return the fitted parameters.
-
-    Raises:
-        OpListError: the file is damaged.
-    """
-    return FIT.load(directory).parameters

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 from opcheck.common.versions import Span
@@ -105,8 +104,3 @@ def _check(document: Document, content: DefectList) -> None:
 
 
 DEFECTS = ListFile("compile.yaml", DefectList, check=_check)
-
-
-def load_defects(directory: Path | None = None) -> tuple[CompileDefect, ...]:
-    """Return the defects in the order of the file."""
-    return DEFECTS.load(directory).defects

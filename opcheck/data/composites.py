@@ -6,7 +6,6 @@ and methods were recorded on the simulated Mac of each release (scripts/python_c
 """
 
 import functools
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,15 +168,6 @@ def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
             return apis[spelled]
     head, _, last = short.rpartition(".")
     return bases.get(f"{head}_{last}" if head in _PREFIXED else last, ())
-
-
-def apis(directory: Path | None = None) -> Mapping[str, tuple[str, ...]]:
-    """Return every Python function of the operator database, such as ``nn.functional.gelu``, with its overloads.
-
-    Raises:
-        OpListError: the data file is missing or damaged.
-    """
-    return SAMPLED.load(directory).apis
 
 
 @functools.cache

@@ -3,7 +3,6 @@
 import functools
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -121,8 +120,3 @@ def _check(document: Document, content: MpsVariables) -> None:
 
 
 ENVIRONMENT = ListFile("environment.yaml", MpsVariables, check=_check)
-
-
-def load_environment(directory: Path | None = None) -> MpsVariables:
-    """Return the variables, which are read once."""
-    return ENVIRONMENT.load(directory)

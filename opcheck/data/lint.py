@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import MACOS_MAJORS, MACOS_NEWER, Span, Version
 from opcheck.common.vocabulary import Effect
-from opcheck.data.compile_defects import load_defects
+from opcheck.data.compile_defects import DEFECTS
 from opcheck.data.composites import PYTHON_CALLS, python_body, python_callers
 from opcheck.data.conditions import RECOMPUTED, RESULT
 from opcheck.data.history import SCHEMA, Entry, expand
-from opcheck.data.macs import load_macs
+from opcheck.data.macs import MACS
 from opcheck.data.matching import matches_call
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.statement_files import Written, read_written, refuse
@@ -305,8 +305,8 @@ def lint(directory: Path | None = None) -> int:
     problems += _index(directory)
     problems += _python_calls(lists, directory)
     refuse(problems)
-    load_macs(directory)
-    load_defects(directory)
+    MACS.load(directory)
+    DEFECTS.load(directory)
     return len(written)
 
 

@@ -103,11 +103,6 @@ def _check(document: Document, content: MacList) -> None:
 MACS = ListFile("macs.yaml", MacList, check=_check)
 
 
-def load_macs(directory: Path | None = None) -> tuple[Mac, ...]:
-    """Return the sizes of Macs, the smallest first."""
-    return MACS.load(directory).sized
-
-
 # -- Macs by name ----------------------------------------------------------------------------------
 
 #: The name that means every Mac.
@@ -131,7 +126,9 @@ class NamedMac(NamedTuple):
 def chips_by_memory(directory: Path | None = None) -> dict[int, list[str]]:
     """Return the chips that are sold with each size of memory in GB."""
     sold = MACS.load(directory).chips.memory
-    return {mac.memory: [chip for chip, sizes in sold.items() if mac.memory in sizes] for mac in load_macs(directory)}
+    return {
+        mac.memory: [chip for chip, sizes in sold.items() if mac.memory in sizes] for mac in MACS.load(directory).sized
+    }
 
 
 def find_macs(text: str) -> tuple[NamedMac, ...]:

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -109,15 +108,5 @@ class PythonWheels(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         return tuple(sorted(version for version, span in self.by_python.items() if torch in span))
 
 
-_PACKAGES = ListFile("packages.yaml", Packages)
+PACKAGES = ListFile("packages.yaml", Packages)
 PYTHONS = ListFile("pythons.yaml", PythonWheels)
-
-
-def packages(directory: Path | None = None) -> Packages:
-    """Return the packages without a macOS wheel, and the ways to store weights."""
-    return _PACKAGES.load(directory)
-
-
-def load_wheels(directory: Path | None = None) -> PythonWheels:
-    """Return the versions of Python that a torch release has a macOS wheel for."""
-    return PYTHONS.load(directory)

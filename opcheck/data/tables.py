@@ -103,11 +103,6 @@ class PythonNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 NAMES = ListFile("python_names.json", PythonNames, made_by="python scripts/extract_python_names.py")
 
 
-def python_names(directory: Path | None = None) -> PythonNames:
-    """Return the names, which are read once."""
-    return NAMES.load(directory)
-
-
 # -- the dtypes that no backend computes an operator in: the CPU refuses them, and no device is known to take them ---
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from opcheck.common.errors import InputError
 from opcheck.common.versions import Version
-from opcheck.data.environment import load_environment
+from opcheck.data.environment import ENVIRONMENT
 from opcheck.model.records import Watermarks
 
 HIGH = "PYTORCH_MPS_HIGH_WATERMARK_RATIO"
@@ -74,7 +74,7 @@ def set_watermarks(variables: Mapping[str, str], torch: Version) -> Watermarks |
 
 
 def _default(name: str, torch: Version) -> float:
-    variable = load_environment().explain(name, str(torch)).variable
+    variable = ENVIRONMENT.load().explain(name, str(torch)).variable
     assert variable is not None
     return float(variable.default)
 

@@ -98,7 +98,7 @@ def _unlike(names: Iterable[str], operator: str) -> Iterator[str]:
 
 def _calling(overloads: Iterable[str], line: str) -> Iterator[tuple[str, str]]:
     """Yield public names of Python and of composites, each with the one operator that it enters or calls."""
-    for name, entered in composites.apis().items():
+    for name, entered in composites.SAMPLED.load().apis.items():
         bases = {_base(op) for op in entered}
         if len(bases) == 1:
             bodies = (_only(composites.body(each, line)) for each in entered)

@@ -103,7 +103,7 @@ _MODE = re.compile(r"\(.*\bmode\s*=\s*['\"]([\w-]+)['\"]", re.DOTALL)
 @functools.cache
 def _owners() -> frozenset[str]:
     """Return what may precede the dot of a name that is not a method of a variable."""
-    names = (*composites.apis(), *composites.python_callers(), *words.MODULES)
+    names = (*composites.SAMPLED.load().apis, *composites.python_callers(), *words.MODULES)
     return frozenset({*LIBRARIES, *(name.partition(".")[0] for name in names)})
 
 
@@ -256,7 +256,7 @@ def _spellings(lists: OpLists) -> Mapping[str, str]:
     """
     names = [base for base in _bases(lists) if not base.startswith("aten::_")]
     names += sorted(composites.python_callers(), key=lambda name: (name[:1] != "n", name))
-    names += sorted(composites.apis())
+    names += sorted(composites.SAMPLED.load().apis)
     names += _extension_operators(lists)
     names += [base for base in _bases(lists) if base.startswith("aten::_")]
     spellings: dict[str, str] = {}

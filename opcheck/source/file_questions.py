@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.source import call_tables
 from opcheck.source.program import Binding, NodePlace, Program
 from opcheck.source.words import (
@@ -393,7 +393,7 @@ class FileQuestions:
             modules = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
             modules = [statement.module or ""]
-        table = packages()
+        table = PACKAGES.load()
         names = (table.by_import.get(name.partition(".")[0]) for name in modules)
         return any(name is not None and not table.by_name[name].fails for name in names)
 

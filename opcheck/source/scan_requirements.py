@@ -18,7 +18,7 @@ from opcheck.common.documents import from_toml
 from opcheck.common.python_source import split_lines
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Severity
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.model.records import Record
 from opcheck.source import source
 from opcheck.source.call_tables import read_words
@@ -107,7 +107,7 @@ def judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
 def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     wanted = Requirement(text)
     name = canonicalize_name(wanted.name)
-    package = packages().by_name.get(name)
+    package = PACKAGES.load().by_name.get(name)
     build = next((spec.version for spec in wanted.specifier if _CUDA_BUILD.search(spec.version)), "")
     if package is None and not _NVIDIA.fullmatch(name) and not build:
         return
@@ -138,7 +138,7 @@ def _fix(text: str, line: str, number: int, *, is_quoted: bool) -> Fix | None:
     except ValueError:
         return None
     start = line.find(text)
-    package = packages().by_name.get(canonicalize_name(wanted.name))
+    package = PACKAGES.load().by_name.get(canonicalize_name(wanted.name))
     if package is not None and (package.sources or package.fails):
         return None  # a Mac that has it keeps it: the program may ask before it calls it
     if wanted.url or start < 0 or line.count(text) > 1 or "\\" in text or " --" in line:

@@ -13,7 +13,7 @@ from opcheck.capture.child.loading.load import load
 from opcheck.capture.repository import USE_KERNELS, Repository, has_replaced_layers, hub_kernels_in, remove_kernels
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import Mode
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.worker.protocol import silent
 from tests.capture.child.loading.test_pretrained import LLAMA
 
@@ -57,7 +57,7 @@ def layer(module: str, name: str, **settings: Any) -> nn.Module:
 
 
 def test_layers_with_a_kernel_for_mps_are_read_from_their_source() -> None:
-    layers = packages().kernels[USE_KERNELS].layers
+    layers = PACKAGES.load().kernels[USE_KERNELS].layers
     decorated = layer("llama.modeling_llama", "LlamaRMSNorm")
     assert has_replaced_layers(layers, [nn.Linear(2, 2), decorated])
     # A class that inherits from a decorated one has its name.
@@ -66,7 +66,7 @@ def test_layers_with_a_kernel_for_mps_are_read_from_their_source() -> None:
 
 
 def test_layers_without_a_kernel_for_mps_are_not_replaced() -> None:
-    layers = packages().kernels[USE_KERNELS].layers
+    layers = PACKAGES.load().kernels[USE_KERNELS].layers
     zero_centred = layer("gemma.modeling_gemma", "GemmaRMSNorm")
     assert not has_replaced_layers(layers, [nn.RMSNorm(8), nn.Linear(2, 2), zero_centred])
 

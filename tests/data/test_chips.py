@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import OpListError
-from opcheck.data.chips import load_chips, load_parameters, load_speed
+from opcheck.data.chips import CHIPS, FIT, SPEED
 from opcheck.data.macs import MACS
 from opcheck.data.registrations import data_directory
 
 
 def test_each_chip_that_is_sold_has_figures() -> None:
-    assert list(load_chips()) == list(MACS.load().chips.memory)
+    assert list(CHIPS.load().chips) == list(MACS.load().chips.memory)
 
 
 def test_more_cores_are_faster_and_no_bandwidth_shrinks() -> None:
-    for name, chip in load_chips().items():
+    for name, chip in CHIPS.load().chips.items():
         rates = [(gpu.tflops, gpu.half, gpu.gb_s) for gpu in chip.gpus]
         assert rates == sorted(rates), name
 
@@ -31,7 +31,7 @@ def test_the_fit_has_at_most_twelve_parameters() -> None:
 
 
 def test_the_cpu_reaches_a_part_of_a_wide_memory() -> None:
-    chips = load_chips()
+    chips = CHIPS.load().chips
     assert chips["M1"].cpu.bandwidth(68.25) == 68.25e9
     assert chips["M2 Max"].cpu.bandwidth(409.6) < 300e9
 
@@ -42,13 +42,13 @@ def test_a_damaged_file_names_its_place(tmp_path: Path) -> None:
     assert wrong != text
     (tmp_path / "chips.yaml").write_text(wrong, encoding="utf-8")
     with pytest.raises(OpListError, match=r"chips\.yaml:\d+ chips\.M1\.gpus"):
-        load_chips(tmp_path)
+        CHIPS.load(tmp_path)
 
 
 def test_each_family_has_a_pattern_that_takes_its_own_names(tmp_path: Path) -> None:
     shutil.copy(data_directory() / "speed.yaml", tmp_path)
-    speed = load_speed(tmp_path)
+    speed = SPEED.load(tmp_path)
     for family, names in speed.families.items():
         first = names[0].replace("*", "")
         assert next(f for p, f in speed.patterns if p.fullmatch(first)) == family
-    assert load_parameters().host > 0
+    assert FIT.load().parameters.host > 0

@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data.compile_defects import DEFECTS, load_defects
+from opcheck.data.compile_defects import DEFECTS
 from opcheck.data.registrations import data_directory
 
 
@@ -27,13 +27,13 @@ from opcheck.data.registrations import data_directory
     ],
 )
 def test_the_spans_are_those_of_the_wheels(defect: str, broken: str, right: str) -> None:
-    (result,) = [item for item in load_defects() if item.id == defect]
+    (result,) = [item for item in DEFECTS.load().defects if item.id == defect]
     assert Version.parse(broken) in result.torch
     assert Version.parse(right) not in result.torch
 
 
 def test_a_kernel_is_known_by_its_source_and_operators() -> None:
-    by_id = {defect.id: defect.when for defect in load_defects()}
+    by_id = {defect.id: defect.when for defect in DEFECTS.load().defects}
     source = "threadgroup long tmp_acc_0[32]; c10::metal::threadgroup_max(tmp_acc_0, x, r0_0, 64);"
     assert by_id["int64-extremes"].holds_for(source, frozenset())
     assert not by_id["int64-extremes"].holds_for(source.replace("long", "float"), frozenset())
@@ -89,7 +89,7 @@ EXTREME = PRODUCT.replace("threadgroup_prod", "threadgroup_max")
     ],
 )
 def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(defect: str, source: str, other: str) -> None:
-    (when,) = [item.when for item in load_defects() if item.id == defect]
+    (when,) = [item.when for item in DEFECTS.load().defects if item.id == defect]
     assert when.holds_for(source, frozenset())
     assert not when.holds_for(other, frozenset())
 
@@ -115,7 +115,7 @@ def test_a_form_in_the_text_is_known_and_its_neighbour_is_not(defect: str, sourc
     ],
 )
 def test_a_call_that_stays_eager_is_known_by_its_arguments(defect: str, call: str, other: str) -> None:
-    (when,) = [item.when for item in load_defects() if item.id == defect]
+    (when,) = [item.when for item in DEFECTS.load().defects if item.id == defect]
     assert when.holds_for_call(call)
     assert not when.holds_for_call(other)
 
@@ -128,13 +128,13 @@ def test_a_call_that_stays_eager_is_known_by_its_arguments(defect: str, call: st
     ],
 )
 def test_what_went_wrong_while_a_kernel_was_written_is_known(defect: str, note: str) -> None:
-    when = {item.id: item.when for item in load_defects()}[defect]
+    when = {item.id: item.when for item in DEFECTS.load().defects}[defect]
     assert when.holds_for("", frozenset(), notes=[note])
     assert not when.holds_for(note, frozenset(), notes=["another note"])
 
 
 def test_an_argmax_over_all_dimensions_is_known_by_the_order_of_its_tensor() -> None:
-    (when,) = [defect.when for defect in load_defects() if defect.id == "argmax-of-dimensions"]
+    (when,) = [defect.when for defect in DEFECTS.load().defects if defect.id == "argmax-of-dimensions"]
     source = "c10::metal::threadgroup_argmax(tmp_acc_0)"
     permuted = "aten.argmax.default(float32[40, 8, 30; 30, 1200, 1 permuted])"
     assert when.holds_for(source, frozenset(), [permuted])
@@ -144,7 +144,7 @@ def test_an_argmax_over_all_dimensions_is_known_by_the_order_of_its_tensor() -> 
 
 
 def test_a_failure_is_known_by_its_message() -> None:
-    by_id = {defect.id: defect.when for defect in load_defects()}
+    by_id = {defect.id: defect.when for defect in DEFECTS.load().defects}
     assert by_id["missing-math"].explains("Inductor's Metal backend does not implement sinh")
     assert not by_id["missing-math"].explains("Inductor's Metal backend does not implement sinhc")
     assert not by_id["welford-barrier"].explains("welford")
@@ -170,5 +170,5 @@ def test_a_damaged_file_is_refused(tmp_path: Path, old: str, new: str, said: str
     assert old in text
     (tmp_path / DEFECTS.name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(OpListError) as raised:
-        load_defects(tmp_path)
+        DEFECTS.load(tmp_path)
     assert said in raised.value.message

@@ -12,12 +12,12 @@ import pytest
 
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.data.environment import ENVIRONMENT as FILE_OF_VARIABLES
-from opcheck.data.environment import FOUND, load_environment
+from opcheck.data.environment import FOUND
 from opcheck.data.files import read_releases
 from opcheck.data.registrations import data_directory
 from opcheck.data.strict_yaml import read
 
-ENVIRONMENT = load_environment()
+ENVIRONMENT = FILE_OF_VARIABLES.load()
 RELEASES, _ = read_releases(data_directory() / "releases.yaml")
 LINES = [release.line for release in RELEASES]
 RECORDED = read(data_directory() / FOUND, FOUND)
@@ -98,14 +98,14 @@ def test_damage_is_reported_with_its_line(tmp_path: Path, old: str, new: str, me
     assert old in text
     (tmp_path / FILE_OF_VARIABLES.name).write_text(text.replace(old, new, 1))
     with pytest.raises(OpListError, match="environment") as caught:
-        load_environment(tmp_path)
+        FILE_OF_VARIABLES.load(tmp_path)
     assert message in caught.value.message
     assert f"{FILE_OF_VARIABLES.name}:" in caught.value.message
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(OpListError, match="cannot be read"):
-        load_environment(tmp_path)
+        FILE_OF_VARIABLES.load(tmp_path)
 
 
 def test_the_script_tells_differences(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from opcheck.common.errors import OpListError, UsageError
 from opcheck.common.versions import MACOS_MAJORS, Version
-from opcheck.data.macs import MACS, MacOptions, NamedMac, chips_by_memory, find_macs, load_macs
+from opcheck.data.macs import MACS, MacOptions, NamedMac, chips_by_memory, find_macs
 from opcheck.data.registrations import data_directory
 
 GIB = 1 << 30
 
 
 def test_every_size_has_figures_for_every_macos() -> None:
-    macs = load_macs()
+    macs = MACS.load().sized
     assert [mac.memory for mac in macs] == [8, 16, 18, 24, 32, 36, 48, 64, 96, 128, 192, 256, 512]
     for mac in macs:
         for major in MACOS_MAJORS:
@@ -34,7 +34,7 @@ def test_every_size_has_figures_for_every_macos() -> None:
 )
 def test_the_limit_is_what_torch_printed_on_such_macs(memory: int, allowed: float) -> None:
     # "max allowed" of the out-of-memory errors that the file names, with the default ratio of 1.7.
-    (mac,) = [mac for mac in load_macs() if mac.memory == memory]
+    (mac,) = [mac for mac in MACS.load().sized if mac.memory == memory]
     assert mac.on(Version(14)).nbytes * 1.7 / GIB == pytest.approx(allowed, abs=0.01)
 
 
@@ -43,7 +43,7 @@ def _damaged(directory: Path, old: str, new: str) -> str:
     assert old in text
     (directory / MACS.name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(OpListError) as raised:
-        load_macs(directory)
+        MACS.load(directory)
     return raised.value.message
 
 

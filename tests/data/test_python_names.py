@@ -9,7 +9,7 @@ import pytest
 
 from opcheck.common.errors import OpListError
 from opcheck.data.registrations import load
-from opcheck.data.tables import python_names
+from opcheck.data.tables import NAMES
 from scripts.extract_python_names import extract
 
 
@@ -27,18 +27,18 @@ from scripts.extract_python_names import extract
     ],
 )
 def test_a_name_is_there_from_its_release_on(module: str, name: str, first: str) -> None:
-    names = python_names()
+    names = NAMES.load()
     having = [line for line in names.releases if names.has(line, module, name)]
     assert having == list(names.releases[names.releases.index(first) :])
 
 
 def test_all_releases_were_read() -> None:
-    assert python_names().releases == tuple(release.line for release in load().releases)
+    assert NAMES.load().releases == tuple(release.line for release in load().releases)
 
 
 def test_a_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OpListError, match="cannot be read"):
-        python_names(tmp_path)
+        NAMES.load(tmp_path)
 
 
 def wheel(path: Path, schemas: str = "", **files: str) -> Path:

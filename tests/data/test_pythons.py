@@ -8,7 +8,7 @@ import pytest
 
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Version
-from opcheck.data.packages import PYTHONS, load_wheels
+from opcheck.data.packages import PYTHONS
 from opcheck.data.registrations import OpLists, data_directory
 
 
@@ -16,12 +16,12 @@ def test_the_wheels_that_were_read_are_of_a_python_in_the_file(lists: OpLists) -
     for release in lists.releases:
         tag = release.wheel.split("-")[-3]
         python = Version(3, int(tag.removeprefix("cp3")))
-        assert python in load_wheels().pythons(Version.parse(release.line))
+        assert python in PYTHONS.load().pythons(Version.parse(release.line))
 
 
 def test_every_release_has_a_python(lists: OpLists) -> None:
-    assert load_wheels().pythons(Version(2, 15))[0] == Version(3, 11)
-    assert all(load_wheels().pythons(Version.parse(release.line)) for release in lists.releases)
+    assert PYTHONS.load().pythons(Version(2, 15))[0] == Version(3, 11)
+    assert all(PYTHONS.load().pythons(Version.parse(release.line)) for release in lists.releases)
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_damage_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in text
     (tmp_path / PYTHONS.name).write_text(text.replace(old, new, 1), encoding="utf-8")
     with pytest.raises(OpListError) as raised:
-        load_wheels(tmp_path)
+        PYTHONS.load(tmp_path)
     assert said in raised.value.message

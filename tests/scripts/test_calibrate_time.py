@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.data.chips import load_chips, load_parameters
+from opcheck.data.chips import CHIPS, FIT
 from scripts import calibrate_time
 from scripts.calibrate_time import Predicted, figures, median, predict, right_side, share
 
@@ -12,7 +12,7 @@ from scripts.calibrate_time import Predicted, figures, median, predict, right_si
 @pytest.fixture(scope="module")
 def predicted() -> list[Predicted]:
     times = calibrate_time.measurements().times
-    return predict(times, calibrate_time.workloads(), load_parameters())
+    return predict(times, calibrate_time.workloads(), FIT.load().parameters)
 
 
 def test_the_intervals_hold_and_the_faster_side_is_right(predicted: list[Predicted]) -> None:
@@ -26,8 +26,8 @@ def test_each_time_has_its_source_and_its_programs() -> None:
     assert len({each.id for each in content.times}) == len(content.times)
     for each in content.times:
         assert each.url.startswith("https://github.com/")
-        assert each.chip in load_chips()
-        assert each.cores in {0, *(gpu.cores for gpu in load_chips()[each.chip].gpus)}
+        assert each.chip in CHIPS.load().chips
+        assert each.cores in {0, *(gpu.cores for gpu in CHIPS.load().chips[each.chip].gpus)}
         assert {name for name, _ in each.parts} <= content.programs.keys()
 
 

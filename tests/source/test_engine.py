@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.errors import OpListError, UsageError
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.source.engine import scan
 from opcheck.source.scan_records import ScanReport
 from tests.source.reading import TARGET, report
@@ -188,11 +188,11 @@ def test_there_must_be_something_to_read(tmp_path: Path) -> None:
 def test_a_damaged_table_of_packages_names_its_lines(tmp_path: Path) -> None:
     (tmp_path / "packages.yaml").write_text("schema: 1\npackages:\n  a: {date: 1}\n", "utf-8")
     with pytest.raises(OpListError, match=r"packages\.yaml"):
-        packages(tmp_path)
+        PACKAGES.load(tmp_path)
 
 
 def test_every_package_says_since_when_and_why() -> None:
-    for name, package in packages().by_name.items():
+    for name, package in PACKAGES.load().by_name.items():
         # Without names: its module comes with another package on a Mac, too.
         assert package.imports or package.instead, name
         assert package.evidence, name

@@ -21,10 +21,10 @@ from opcheck.common.text import error_text, one_line, shorten, type_and_text
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase
 from opcheck.data import messages
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.data.registrations import load
 from opcheck.data.statement_model import Statement
-from opcheck.data.tables import python_names
+from opcheck.data.tables import NAMES
 from opcheck.model.records import OpCall, Problem, SourceLocation
 from opcheck.simulator.errors import DataDependentError, NotSimulatedError, OutsideError
 from opcheck.simulator.target_reads import TargetQueries
@@ -92,7 +92,7 @@ _SAYS_MISSING = re.compile(r"not installed|requires|doesn't seem to be installed
 
 def missing_package(error: ImportError) -> str:
     """Return the distribution without a macOS wheel that an import lacks; empty where it lacks another."""
-    by_import, by_name = packages().by_import, packages().by_name
+    by_import, by_name = PACKAGES.load().by_import, PACKAGES.load().by_name
     lacking = (error.name or "").partition(".")[0]
     text = error_text(error)
     names = [by_import[lacking]] if lacking in by_import else []
@@ -113,7 +113,7 @@ def name_of_a_later_release(error: BaseException) -> str:
     if not absent:
         return ""
     module, name = absent["module"] or absent["package"], absent["name"] or absent["imported"]
-    is_listed = name in python_names().modules.get(module, ())
+    is_listed = name in NAMES.load().modules.get(module, ())
     return f"{module}.{name}" if is_listed else ""
 
 

@@ -33,7 +33,7 @@ from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_text, one_line
 from opcheck.common.versions import Target, Version
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.data.registrations import load as load_lists
 from opcheck.data.watermarks import set_watermarks, watermarks
 from opcheck.model.records import RAISED_ON_A_MAC, Birth, Problem, Trace, Watermarks
@@ -369,7 +369,7 @@ def _hub_kernels(request: CaptureRequest, model: object) -> Iterator[Problem]:
 
 def _replaces_layers(request: CaptureRequest, model: object) -> bool:
     """Return whether ``use_kernels`` replaces layers of the model on a Mac: none in training."""
-    layers = packages().kernels[USE_KERNELS].layers
+    layers = PACKAGES.load().kernels[USE_KERNELS].layers
     modules = model.modules() if isinstance(model, torch.nn.Module) else ()
     return request.mode != "train" and has_replaced_layers(layers, modules)
 

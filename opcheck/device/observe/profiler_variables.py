@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 
 from opcheck.common.errors import UsageError
-from opcheck.data.environment import load_environment
+from opcheck.data.environment import ENVIRONMENT
 
 FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
@@ -28,13 +28,13 @@ def variables(*, cpu_fallback: bool, line: str) -> dict[str, str]:
         LEVEL.
     """
     wanted = {FALLBACK: "1" if cpu_fallback else "0", LEVEL: "1", PROFILE: str(PROFILE_BITS)}
-    read = {variable.name for variable in load_environment().known(line)}
+    read = {variable.name for variable in ENVIRONMENT.load().known(line)}
     return {name: value for name, value in wanted.items() if name in read or name == LEVEL}
 
 
 def effects(environment: Mapping[str, str], line: str) -> Iterator[str]:
     """Return for each variable of PyTorch's about MPS that is set whether this release reads it."""
-    variables_of_torch = load_environment()
+    variables_of_torch = ENVIRONMENT.load()
     for name, value in sorted(environment.items()):
         if "MPS" not in name or not name.startswith("PYTORCH_"):
             continue

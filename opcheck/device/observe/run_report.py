@@ -9,7 +9,7 @@ import msgspec
 from opcheck.common.errors import UnknownTargetError
 from opcheck.common.text import any_layer
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
-from opcheck.data.environment import load_environment
+from opcheck.data.environment import ENVIRONMENT
 from opcheck.data.registrations import OpLists
 from opcheck.device.emulator.emulation_request import make_run_trace
 from opcheck.device.observe.log_parsing import ENDS, MARK, LogEvent, parse
@@ -62,7 +62,7 @@ class CallTimeline:
         self._warned = _fallback_warnings(end, events, lists)
         #: how many calls of each row are reported as something else than native
         self._left: Counter[int] = Counter()
-        self.profiled = PROFILE in {variable.name for variable in load_environment().known(line)}
+        self.profiled = PROFILE in {variable.name for variable in ENVIRONMENT.load().known(line)}
 
     def fallbacks(self) -> Iterator[ObservedCalls]:
         """Each operator that ran on the CPU, with the lines that called it."""

@@ -14,7 +14,7 @@ from opcheck.cli import config, streams
 from opcheck.cli.options import ProgressOptions, ReportOptions, flag, reuse, verb
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.text import plural
-from opcheck.data.macs import ALL_MACS, MacOptions, load_macs
+from opcheck.data.macs import ALL_MACS, MACS, MacOptions
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import TargetOptions
 from opcheck.judge.memory.limits import parse_range
@@ -70,7 +70,7 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
                 lists,
                 tuple(map(parse_range, self.vary)),
                 mac=memory,
-                macs=[each.memory for each in load_macs()] if mac.mac == ALL_MACS else (),
+                macs=[each.memory for each in MACS.load().sized] if mac.mac == ALL_MACS else (),
                 display=display,
             )
 

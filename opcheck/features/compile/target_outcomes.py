@@ -18,7 +18,7 @@ from opcheck.common.picking import pick
 from opcheck.common.text import and_more, join_and
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import HEADLINES, Mode
-from opcheck.data.compile_defects import DECIDING, CompileDefect, load_defects
+from opcheck.data.compile_defects import DECIDING, DEFECTS, CompileDefect
 from opcheck.data.registrations import OpLists
 from opcheck.features.compile import compile_records as records
 from opcheck.features.compile.check.metal_check import NOT_CHECKED, lint
@@ -176,7 +176,7 @@ class _Defects(NamedTuple):
 
 def _defects_of(target: Target, compiled: records.CompiledVariants) -> _Defects:
     """Return the known defects; where the target's own backend wrote the kernels no failure of theirs is mended."""
-    defects = load_defects()
+    defects = DEFECTS.load().defects
     written_by = Version.parse(compiled.metal_backend or compiled.installed_torch)
     mended = (d for d in defects if d.torch.until is not None and target.torch >= d.torch.until)
     present = tuple(defect for defect in defects if target.torch in defect.torch)
@@ -524,7 +524,7 @@ def _why_not(attempts: Attempts, known: _Defects) -> str:
         return next((f"{_called_together([each])[0]}: {each.outcome}" for each in attempts), "")
     failure = min(reasons, key=weight)[0]
     # A known defect is the reason, not the kernel that met it.
-    causes = map(_cause, load_defects())
+    causes = map(_cause, DEFECTS.load().defects)
     message = next((c for c in causes if failure.message.startswith(c)), failure.message)
     until = known.release_that_mended(failure)
     return message + (f"; torch {until} fixes it: install that release and compile again" if until else "")

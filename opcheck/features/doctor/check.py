@@ -10,7 +10,7 @@ from opcheck.common import documents
 from opcheck.common.catalogue import CatalogueRule
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import Severity
-from opcheck.data.packages import load_wheels
+from opcheck.data.packages import PYTHONS
 from opcheck.data.registrations import OpLists
 from opcheck.features.doctor.machine_environment import Environment, Torch
 from opcheck.model.records import Finding, GroupLocation, Record
@@ -75,7 +75,7 @@ class Examined:
     def installable(self) -> tuple[Version, ...]:
         """Return the releases with a wheel for this Python whose MPS backend starts on this macOS."""
         python, macos = self.environment.python.version, self.environment.macos
-        span = load_wheels().by_python.get(Version.parse(python)) if python else None
+        span = PYTHONS.load().by_python.get(Version.parse(python)) if python else None
         lines = [line for line in self.lines if span is not None and line in span]
         return tuple(line for line in lines if macos is None or self.minimum(line) <= macos)
 

@@ -29,7 +29,7 @@ from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.common.yaml_text import dump
-from opcheck.data.chips import load_chips, load_parameters
+from opcheck.data.chips import CHIPS, FIT
 from opcheck.data.registrations import load
 from opcheck.features.gate import gate_records as records
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, PASSED, Judgement, Policy, judge_report, speaks_of_calls
@@ -67,7 +67,7 @@ def cost_of(report: Report) -> Cost | None:
     Raises:
         OpListError: a list is damaged.
     """
-    gpus, parameters = load_chips()[CHIP].gpus, load_parameters()
+    gpus, parameters = CHIPS.load().chips[CHIP].gpus, FIT.load().parameters
     parts = [estimate(work, CHIP, gpus, parameters) for work in report.workloads]
     if not parts:
         return None

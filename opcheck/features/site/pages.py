@@ -17,7 +17,7 @@ from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import StatementSort
 from opcheck.data import composites, lint
-from opcheck.data.environment import load_environment
+from opcheck.data.environment import ENVIRONMENT
 from opcheck.data.files import Release as Listed
 from opcheck.data.registrations import OpLists, data_directory, load
 from opcheck.data.targets import macos_of
@@ -75,7 +75,7 @@ def _python(lookup: OperatorLookup) -> Mapping[str, tuple[str, ...]]:
     Only those that are called much as it is: what a function does with several others is no name of theirs.
     """
     functions_of: dict[str, list[str]] = {}
-    for function, called in composites.apis().items():
+    for function, called in composites.SAMPLED.load().apis.items():
         with contextlib.suppress(UsageError):
             base = resolve(f"torch.{function}", lookup.lists).main.partition(".")[0]
             if len(called) == 1 or function.rpartition(".")[2] in base:
@@ -350,7 +350,7 @@ def _release(
 ) -> records.ReleasePage:
     line, system = release.line, str(macos_of(None, release))
     statements = sorted(lookup.lists.statements.by_id.values(), key=lambda each: each.rank)
-    known, extensions = load_environment(), lookup.lists.extensions
+    known, extensions = ENVIRONMENT.load(), lookup.lists.extensions
     old = {variable.name for variable in known.known(before.line)} if before else set()
     environment = [
         replace(_convert(each, records.Variable), change="new" if before and each.name not in old else "")

@@ -13,10 +13,10 @@ from opcheck.capture.naming import package_folder
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target, Version
 from opcheck.common.yaml_text import load_shipped
-from opcheck.data.macs import load_macs
-from opcheck.data.packages import Becomes, StorageMethod, packages
+from opcheck.data.macs import MACS
+from opcheck.data.packages import PACKAGES, Becomes, StorageMethod
 from opcheck.data.registrations import OpLists
-from opcheck.data.tables import python_names
+from opcheck.data.tables import NAMES
 from opcheck.features.weights import library_source
 from opcheck.features.weights.quantizers import check_of, checks
 from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, PartOutcome, WeightsMemory, outcome_of
@@ -140,8 +140,8 @@ def _evidence(verdict: Verdict) -> tuple[str, ...]:
 @functools.cache
 def has_dtype(name: str, torch: Version) -> bool:
     """Return whether a release of torch has a dtype."""
-    names = python_names().modules["torch"]
-    return name not in names or python_names().has(str(torch), "torch", name)
+    names = NAMES.load().modules["torch"]
+    return name not in names or NAMES.load().has(str(torch), "torch", name)
 
 
 @functools.cache
@@ -158,7 +158,7 @@ def _call(op: str, dtype: str, result: str, of: str) -> OpCall:
 #: Signs of methods in the names of tensors.
 _SIGNS: list[dict[str, Any]] = load_shipped(Path(__file__).with_name("tensor_names.yaml"))
 #: What each method of quantization becomes.
-METHODS = packages().methods
+METHODS = PACKAGES.load().methods
 #: Bytes of an element of the dtype that weights are made dense in.
 _DENSE = 2
 #: The release whose torch.load refuses classes (torch/serialization.py, weights_only=True).
@@ -319,7 +319,7 @@ def memory(stored: Sequence[StoredFile], target: Target, *, dense: bool) -> Weig
     loaded = [each.nbytes and max(each.nbytes, each.elements * least) for each in sizes]
     # A tensor is read, cast or not, and then moved: the largest is there twice.
     loading = sum(loaded) + max(*loaded, *(each.nbytes for each in sizes))
-    fitting = {mac.memory: loading <= mac.on(target.macos).nbytes for mac in load_macs()}
+    fitting = {mac.memory: loading <= mac.on(target.macos).nbytes for mac in MACS.load().sized}
     smallest = next((size for size, fits in fitting.items() if fits), None)
     macs = {f"{size} GB": fits for size, fits in fitting.items()}
     return WeightsMemory(loaded=sum(loaded), loading=loading, smallest_mac=smallest, macs=macs)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from opcheck.capture.naming import package_folder
 from opcheck.common.versions import Version
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.features.weights import library_source
 
 _MAPPING = "AUTO_QUANTIZER_MAPPING"
@@ -237,7 +237,7 @@ class _MacAnswers:
 @functools.cache
 def is_installable(name: str) -> bool:
     """Return whether a package can be installed on a Mac, by the list of those that cannot."""
-    by_name: Mapping[str, Any] = packages().by_name
+    by_name: Mapping[str, Any] = PACKAGES.load().by_name
     plain = name.replace("_", "-")
-    listed = by_name.get(packages().by_import.get(name, plain)) or by_name.get(plain)
+    listed = by_name.get(PACKAGES.load().by_import.get(name, plain)) or by_name.get(plain)
     return listed is None or bool(listed.since or listed.sources)

@@ -15,7 +15,7 @@ from opcheck.common.names import DTYPES
 from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
-from opcheck.data.macs import Mac, load_macs
+from opcheck.data.macs import MACS, Mac
 from opcheck.data.watermarks import HIGH, LOW, watermarks
 from opcheck.judge.memory.replay import MOVE, Allocations, Taken, fits, highest, list_taken, never_written, sweep
 from opcheck.judge.texts import MEMORY
@@ -87,7 +87,7 @@ def exceeds(trace: Trace, target: Target, memory: int, routes: Sequence[RouteKin
         memory: GB.
         routes: as for ``estimate``.
     """
-    figures = _find_mac(load_macs(), memory).on(target.macos)
+    figures = _find_mac(MACS.load().sized, memory).on(target.macos)
     return _allocations(trace, target, routes)[0].replay(target, figures).raised is not None
 
 
@@ -115,7 +115,7 @@ def _find_mac(macs: Sequence[_AnyMac], memory: int) -> _AnyMac:
 def may_run_out(trace: Trace) -> bool:
     """Return whether the largest Mac could run out of memory: without an estimate, and never falsely False."""
     # A buffer is smaller than the limit on all of them together.
-    least = min(figures.buffer for figures in load_macs()[-1].working_sets)
+    least = min(figures.buffer for figures in MACS.load().sized[-1].working_sets)
     return sum(life.nbytes for life in trace.lifetimes) >= least
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import MEMORY_USES, FitState, MemoryOrigin, MemoryUse, Phase
-from opcheck.data.macs import WorkingSet, chips_by_memory, load_macs
+from opcheck.data.macs import MACS, WorkingSet, chips_by_memory
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.judge.memory.allocator import Allocator, HeapBlock, LimitExceededError
 from opcheck.model.records import Lifetime, MacFit, OpCall, Trace, Watermarks
@@ -225,7 +225,7 @@ def fits(
         peak: bytes of the tensors and of the workspace of one call, at the highest.
     """
     chips = chips_by_memory()
-    for mac in load_macs():
+    for mac in MACS.load().sized:
         figures = mac.on(target.macos)
         limit, low = (int(ratio * figures.nbytes) for ratio in allocations.ratios)
         # Below both, the replay without a limit applies.

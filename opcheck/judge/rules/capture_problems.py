@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from opcheck.common.text import and_more, any_layer, plural
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data import messages
-from opcheck.data.packages import Becomes, StorageMethod, packages
+from opcheck.data.packages import PACKAGES, Becomes, StorageMethod
 from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences, upgrade
 from opcheck.judge.texts import AFTER_PROBLEM, QUANTIZED
 from opcheck.model.records import OWN_LIMITS, RAISED_ON_A_MAC, Finding, GroupLocation, Problem, Trace
@@ -152,7 +152,7 @@ def _hint_end(problem: Problem) -> str:
             f"use a release that has {answer}, or {'leave it out' if '=)' in answer else 'check with hasattr() first'}"
         )
     if kind == "needs_package":
-        package = packages().by_name.get(answer)
+        package = PACKAGES.load().by_name.get(answer)
         return f"instead: {package.instead}" if package else "leave the import out on a Mac"
     if kind == "needs_cuda":
         return messages.remedy_for("without_cuda", problem.message)
@@ -228,7 +228,7 @@ def quantized_headline(trace: Trace) -> Headline | None:
 
 
 def _methods(trace: Trace) -> Iterator[tuple[Problem, StorageMethod]]:
-    listed = {"hub_kernel": packages().kernels, "quantized": packages().methods}
+    listed = {"hub_kernel": PACKAGES.load().kernels, "quantized": PACKAGES.load().methods}
     for problem in trace.problems:
         if problem.kind in listed:
             yield problem, listed[problem.kind].get(problem.answered, _UNLISTED[problem.kind])

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from opcheck.common.text import plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import TIME_BOUNDS, TimeBound
-from opcheck.data.chips import Chip, Gpu, Parameters, load_chips, load_parameters, load_speed
-from opcheck.data.compile_defects import load_defects
+from opcheck.data.chips import CHIPS, FIT, SPEED, Chip, Gpu, Parameters
+from opcheck.data.compile_defects import DEFECTS
 from opcheck.data.kernel_routes import routes
 from opcheck.data.macs import MacOptions, chips_by_memory
 from opcheck.data.registrations import OpLists
@@ -57,7 +57,7 @@ def estimate(work: Workload, name: str, gpus: Sequence[Gpu], parameters: Paramet
         gpus: those that it may have; the interval is about all of them.
         parameters: the fitted ones.
     """
-    chip = load_chips()[name]
+    chip = CHIPS.load().chips[name]
     runs = [_on_gpu(work, chip, gpu, parameters) for gpu in gpus]
     wide = _widening(work, gpus[0], parameters)
     ends = [_interval(each, parameters) for each in runs]
@@ -134,7 +134,7 @@ def _on_gpu(work: Workload, chip: Chip, gpu: Gpu, parameters: Parameters) -> _Ru
     busy, rest = _Parts(float), _Parts(float)
     # The program waits once more, for the result.
     rest["wait", ""] = (work.waits + 1) * parameters.wait * slower
-    copy = load_speed().copy
+    copy = SPEED.load().copy
     rest["copy", ""] = work.copies * copy.seconds + work.copied / (copy.gb_s * 1e9)
     for row in work.rows:
         if row.route == "cpu":
@@ -168,7 +168,7 @@ def _cpu_call(row: CallWork, chip: Chip, parameters: Parameters) -> float:
 
 def _start_costs(parameters: Parameters) -> Callable[[str], float]:
     """Return the seconds that a call takes from Python to the GPU's queue, by its route."""
-    starts = load_speed().starts
+    starts = SPEED.load().starts
     graph, metal = parameters.host + starts.graph, parameters.host + starts.metal
     costs = {"graph": graph, "mps": graph, "metal": metal, "copy": metal}
     return lambda route: costs.get(route, (graph + metal) / 2)
@@ -192,7 +192,7 @@ def _widening(work: Workload, gpu: Gpu, parameters: Parameters) -> float:
     rows = [row for row in work.rows if row.family == NONE]
     nbytes = sum(row.nbytes * row.count for row in rows)
     calls = sum(row.launches * row.count for row in rows)
-    return load_speed().widening * (nbytes / (gpu.gb_s * 1e9) + calls * parameters.host)
+    return SPEED.load().widening * (nbytes / (gpu.gb_s * 1e9) + calls * parameters.host)
 
 
 def _least(work: Workload, chip: Chip, gpu: Gpu) -> float:
@@ -266,7 +266,7 @@ def _fewer_launches(report: Report, work: Workload, estimated: TimeEstimate, lis
     if work.unit != "token":
         yield f"a larger batch: its {estimated.launches:,} launches stay as many"
     torch = Version.parse(report.target.torch)
-    prototype = next((each for each in load_defects() if each.id == "prototype"), None)
+    prototype = next((each for each in DEFECTS.load().defects if each.id == "prototype"), None)
     if prototype is not None and prototype.torch.until is not None and torch >= prototype.torch.until:
         yield f"torch.compile, if it works: opcheck compile {report.model} --torch {torch}"
     later = _release_with_metal(report.groups, torch, lists)
@@ -316,7 +316,7 @@ def chips_of(mac: MacOptions, *, time: bool = False) -> tuple[str, ...]:
     if "" in names:
         sold = chips_by_memory()
         names |= {chip for each in macs for chip in sold.get(each.memory, ())}
-    return tuple(chip for chip in load_chips() if chip in names or (time and not macs))
+    return tuple(chip for chip in CHIPS.load().chips if chip in names or (time and not macs))
 
 
 def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
@@ -330,7 +330,7 @@ def with_time(report: Report, chips: Iterable[str], lists: OpLists) -> Report:
     Raises:
         OpListError: a list is damaged.
     """
-    parameters, sold = load_parameters(), load_chips()
+    parameters, sold = FIT.load().parameters, CHIPS.load().chips
     result = []
     for chip in chips:
         for work in report.workloads:

@@ -12,7 +12,7 @@ import msgspec
 
 from opcheck.capture.request import AS_PIPELINE
 from opcheck.common.vocabulary import RouteKind, TimeUnit
-from opcheck.data.chips import load_speed
+from opcheck.data.chips import SPEED
 from opcheck.data.kernel_routes import is_bookkeeping
 from opcheck.judge.callgraph import RoutedCall, copies, is_view, nbytes, reason_to_wait
 from opcheck.model.records import CallWork, OpCall, TensorSpec, Trace, Workload
@@ -149,7 +149,7 @@ def _family(op: str, *, counted: bool) -> str:
         op: the overload.
         counted: PyTorch counts its FLOPs.
     """
-    for pattern, family in load_speed().patterns:
+    for pattern, family in SPEED.load().patterns:
         if pattern.fullmatch(op):
             return "matrix" if family == NONE and counted else family
     if counted:

@@ -26,7 +26,7 @@ from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
-from opcheck.data.tables import python_names
+from opcheck.data.tables import NAMES
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.target_reads import READS
 from opcheck.simulator.visible import torch_version
@@ -45,7 +45,7 @@ def has_name(target: Target, module: str, name: str) -> bool:
     line = str(target.torch)
     if module == "torch" and name in _private_functions():
         return name in _operator_names(line)
-    return python_names().has(line, module, name)
+    return NAMES.load().has(line, module, name)
 
 
 DESCRIPTIONS[has_name.__name__] = "{}.{}".format
@@ -54,7 +54,7 @@ DESCRIPTIONS[has_name.__name__] = "{}.{}".format
 @functools.cache
 def _varying(module: str) -> frozenset[str]:
     """Return the names of a module that some releases lack."""
-    names = frozenset(python_names().modules.get(module, ()))
+    names = frozenset(NAMES.load().modules.get(module, ()))
     return names | _private_functions() if module == "torch" else names
 
 
@@ -146,7 +146,7 @@ class _Names:
             return
         self._seen = len(sys.modules)
         self._take_functions()
-        for name in python_names().modules.keys() | _VERSIONS.keys():
+        for name in NAMES.load().modules.keys() | _VERSIONS.keys():
             module = sys.modules.get(name)
             # Modules with a class of their own (torch.compiler.config) decide about attributes themselves.
             if type(module) is ModuleType:
@@ -156,7 +156,7 @@ class _Names:
     def _take_functions(self) -> None:
         functions: dict[FunctionType, Callable[..., Any]] = {}
         changes: list[tuple[Any, str, Any]] = []
-        for key in python_names().arguments.keys() - self._checked:
+        for key in NAMES.load().arguments.keys() - self._checked:
             owner, name = _owner(key)
             original = vars(owner).get(name) if owner else None
             if isinstance(original, FunctionType):
@@ -284,7 +284,7 @@ _ATEN = "aten."
 
 def has_argument(target: Target, function: str, argument: str) -> bool:
     """Return whether the target's function takes an argument that some releases lack."""
-    return python_names().has_argument(str(target.torch), function, argument)
+    return NAMES.load().has_argument(str(target.torch), function, argument)
 
 
 DESCRIPTIONS[has_argument.__name__] = "{}({}=)".format
@@ -294,7 +294,7 @@ DESCRIPTIONS[has_argument.__name__] = "{}({}=)".format
 def _in_cpp() -> dict[Any, str]:
     """Return the functions and methods of C++ whose arguments differ, with their keys in the lists."""
     functions = {}
-    for key in python_names().arguments:
+    for key in NAMES.load().arguments:
         name = key.removeprefix(_ATEN)
         for owner in (torch, torch.Tensor, F) if name != key else ():
             function = getattr(owner, name, None)
@@ -319,7 +319,7 @@ def _refuse_arguments(
     if who.kind == "own" or not READS.is_target_shown():
         return
     passed = {*kwargs}
-    histories = python_names().arguments[key]
+    histories = NAMES.load().arguments[key]
     # Places of arguments differ between releases where an argument was renamed or removed.
     if signature and args and all(history[-1][1] is not None for history in histories.values()):
         with contextlib.suppress(TypeError):  # which the function itself raises
@@ -336,13 +336,13 @@ def _refuse_arguments(
 
 
 def _is_installed(key: str, argument: str) -> bool:
-    names, line = python_names(), str(Version.parse(INSTALLED))
+    names, line = NAMES.load(), str(Version.parse(INSTALLED))
     return line not in names.releases or names.has_argument(line, key, argument)
 
 
 def _add_check(key: str, function: FunctionType) -> Callable[..., Any]:
     """Return the function with a check; it has no effect after the simulation, where a program may have a reference."""
-    varying = frozenset(python_names().arguments[key])
+    varying = frozenset(NAMES.load().arguments[key])
     code = function.__code__
     positions = (at for at, name in enumerate(code.co_varnames[: code.co_argcount]) if name in varying)
     first = min(positions, default=sys.maxsize)

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from opcheck.data.environment import NAME, MpsVariable, load_environment, number
+from opcheck.data.environment import ENVIRONMENT, NAME, MpsVariable, number
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, argument, hit, rule
 from opcheck.source.words import UNKNOWN, quote
@@ -17,7 +17,7 @@ def _names() -> tuple[str, ...]:
     """Two wrong letters leave at least a part of three of a name whole."""
     parts = {
         name[number * len(name) // 3 : (number + 1) * len(name) // 3]
-        for name in load_environment().variables
+        for name in ENVIRONMENT.load().variables
         for number in range(3)
     }
     texts = "|".join((NAME.pattern, *sorted(parts)))
@@ -37,7 +37,7 @@ def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hi
             continue
         if not NAME.fullmatch(name):
             continue
-        explained = load_environment().explain(name, str(scanned.target.torch))
+        explained = ENVIRONMENT.load().explain(name, str(scanned.target.torch))
         if explained.status != "read":
             yield Hit(
                 node=node,
@@ -51,7 +51,7 @@ def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hi
 
 def _correct_name(name: str) -> str:
     """Return the variable of PyTorch that a name misspells by up to two letters; empty if it is none."""
-    explained = load_environment()
+    explained = ENVIRONMENT.load()
     if name in explained.variables or name in explained.invented or not 10 < len(name) < 60:
         return ""
     return next((each for each in explained.variables if 0 < _distance(name, each) <= 2), "")

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from opcheck.data.packages import Package, packages
+from opcheck.data.packages import PACKAGES, Package
 from opcheck.source.call_tables import read_table
 from opcheck.source.rule import Hit, Scanned, argument, hit, rule
 
@@ -43,9 +43,9 @@ _BITS = {"load_in_4bit", "load_in_8bit"}
 def _find_options(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """Options of transformers: ``attn_implementation="flash_attention_2"`` and ``load_in_4bit=True``."""
     if node.arg in _ATTENTION and scanned.mac.constant(node.value) == FLASH:
-        yield hit("flash attention", node.value, flash=FLASH, instead=packages().by_name["flash-attn"].instead)
+        yield hit("flash attention", node.value, flash=FLASH, instead=PACKAGES.load().by_name["flash-attn"].instead)
     elif node.arg in _BITS and scanned.mac.constant(node.value) is True:
-        method = packages().methods["bitsandbytes"]
+        method = PACKAGES.load().methods["bitsandbytes"]
         yield hit("bits", node.value, option=node.arg, because=method.because, instead=method.instead)
 
 
@@ -98,7 +98,7 @@ def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
         for module, name in pairs
         if name
         and not scanned.once(("beside", module.partition(".")[0]), _is_beside, module, scanned)
-        and not _is_asked_before(node, scanned, fails=bool(packages().by_name[name].fails))
+        and not _is_asked_before(node, scanned, fails=bool(PACKAGES.load().by_name[name].fails))
         and not scanned.once(("asks for", module), _asks_for_gpu, module, scanned)
     ]
 
@@ -115,7 +115,7 @@ def describe(name: str, package: Package) -> str:
 
 def _distribution(module: str) -> str:
     """The distribution of a dotted module, by its longest name that the table has."""
-    by_import = packages().by_import
+    by_import = PACKAGES.load().by_import
     parts = module.split(".")
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((by_import[name] for name in names if name in by_import), "")
@@ -161,7 +161,7 @@ def _goes_on(node: ast.Try) -> bool:
 
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
-    names = {module.partition(".")[0] for module in packages().by_import}
+    names = {module.partition(".")[0] for module in PACKAGES.load().by_import}
     return FLASH, *sorted(_BITS), f"import:{'|'.join(sorted(names))}"
 
 
@@ -180,7 +180,7 @@ def find_missing_packages(node: ast.Import | ast.ImportFrom | ast.keyword, scann
         first = scanned.once(("first without a wheel",), _first, scanned)[name]
         lazy = scanned.program.scope(first) is not scanned.program.tree
         when = "when the function runs" if lazy else "when the file is imported"
-        package = packages().by_name[name]
+        package = PACKAGES.load().by_name[name]
         built = ": pip builds it there, or" if package.sources else ":"
         is_certain = not (lazy or package.since or package.sources or package.fails)
         ending = "" if package.fails else f"{built} the import fails {when}"

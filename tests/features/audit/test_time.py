@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opcheck.data.chips import load_chips
+from opcheck.data.chips import CHIPS
 from tests.command_line import CommandLine
 from tests.made import call, make_report
 
@@ -37,7 +37,7 @@ def test_nothing_is_estimated_that_was_not_asked_for(opcheck: CommandLine) -> No
 
 @pytest.mark.parametrize("flags", [("--time",), ("--mac", "all")])
 def test_every_chip_has_a_row(opcheck: CommandLine, flags: tuple[str, ...]) -> None:
-    assert [entry["mac"] for entry in times(opcheck, *flags)] == list(load_chips())
+    assert [entry["mac"] for entry in times(opcheck, *flags)] == list(CHIPS.load().chips)
 
 
 def test_a_memory_means_the_chips_that_are_sold_with_it(opcheck: CommandLine) -> None:
@@ -52,14 +52,14 @@ def test_the_answer_is_short_and_the_table_is_there_for_all(opcheck: CommandLine
     assert "numbers and speed" not in short
     assert "Time (an estimate" not in short
     every = opcheck("audit", "m.py:Net", "--time").out
-    assert all(f"\n  {name} " in every for name in load_chips())
+    assert all(f"\n  {name} " in every for name in CHIPS.load().chips)
 
 
 def test_a_chip_that_does_not_exist_lists_those_that_do(opcheck: CommandLine) -> None:
     result = opcheck("audit", "m.py:Net", "--mac", "M9 Pro")
     assert result.code == 2
     assert len(result.err.splitlines()) == 3
-    assert all(name in result.err for name in load_chips())
+    assert all(name in result.err for name in CHIPS.load().chips)
     assert result.out == ""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.versions import Version
-from opcheck.data.compile_defects import load_defects
+from opcheck.data.compile_defects import DEFECTS
 from opcheck.worker.environments import distribution_version
 from tests.features.compile.defect_programs import PAIRS
 
@@ -19,7 +19,7 @@ RELEASES = sorted({release for pair in PAIRS for release in (pair.torch, pair.ot
 
 
 def test_every_defect_has_a_pair_of_programs_of_a_release_that_it_is_in() -> None:
-    spans = {defect.id: defect.torch for defect in load_defects()}
+    spans = {defect.id: defect.torch for defect in DEFECTS.load().defects}
     assert {pair.defect for pair in PAIRS} == spans.keys()
     assert all(Version.parse(pair.torch) in spans[pair.defect] for pair in PAIRS)
 

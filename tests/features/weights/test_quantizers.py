@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opcheck.common.versions import Version
-from opcheck.data.packages import packages
+from opcheck.data.packages import PACKAGES
 from opcheck.features.weights import quantizers
 from opcheck.features.weights.weights_records import ORDER
 from tests.command_line import CommandLine
@@ -63,7 +63,7 @@ def test_the_quantizers_of_the_installed_libraries_are_found() -> None:
 
 def test_the_list_agrees_with_the_checks() -> None:
     for method, check in quantizers.checks("transformers", TORCH).items():
-        listed = packages().methods.get(method)
+        listed = PACKAGES.load().methods.get(method)
         if listed is not None and (check.raises or check.dequantizes):
             assert listed.outcome == ("raises_at_load" if check.raises else "casts"), method
             assert listed.prints == check.raises, method

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from opcheck.common.vocabulary import RouteKind
-from opcheck.data.chips import load_chips, load_parameters
+from opcheck.data.chips import CHIPS, FIT
 from opcheck.data.registrations import load
 from opcheck.judge.timing.estimates import estimate, list_speedups, middle
 from opcheck.model.records import CallGroup, CallWork, Report, TimeEstimate, Verdict, Workload
@@ -29,7 +29,7 @@ def row(
 
 def on(chip: str, *rows: CallWork, **more: Any) -> TimeEstimate:
     work = Workload(unit="pass", covers="a forward pass", rows=rows, **more)
-    return estimate(work, chip, load_chips()[chip].gpus, load_parameters())
+    return estimate(work, chip, CHIPS.load().chips[chip].gpus, FIT.load().parameters)
 
 
 def square(size: int, dtype: str = "float32") -> CallWork:
@@ -44,7 +44,7 @@ TOKEN = (
 )
 
 
-@pytest.mark.parametrize("chip", load_chips())
+@pytest.mark.parametrize("chip", CHIPS.load().chips)
 def test_two_thousand_tiny_calls_are_bound_by_launches(chip: str) -> None:
     result = on(chip, row(nbytes=512, count=2000))
     assert result.bound == "launch"
@@ -52,7 +52,7 @@ def test_two_thousand_tiny_calls_are_bound_by_launches(chip: str) -> None:
     assert result.low_seconds >= 2000 * 1e-6
 
 
-@pytest.mark.parametrize("chip", load_chips())
+@pytest.mark.parametrize("chip", CHIPS.load().chips)
 def test_a_large_product_is_bound_by_compute(chip: str) -> None:
     assert on(chip, square(8192)).bound == "compute"
 
@@ -61,18 +61,18 @@ def test_a_large_product_is_bound_by_compute(chip: str) -> None:
 def test_a_token_is_bound_by_memory_near_the_published_bandwidth(chip: str) -> None:
     result = on(chip, *TOKEN)
     assert result.bound == "memory"
-    published = 225 * 71_000_000 / (load_chips()[chip].gpus[-1].gb_s * 1e9)
+    published = 225 * 71_000_000 / (CHIPS.load().chips[chip].gpus[-1].gb_s * 1e9)
     assert published * 0.99 <= result.low_seconds <= published * 1.3
 
 
 def test_no_interval_is_below_the_published_rate() -> None:
-    for chip, figures in load_chips().items():
+    for chip, figures in CHIPS.load().chips.items():
         result = on(chip, square(4096))
         assert result.low_seconds >= 2 * 4096**3 / (figures.gpus[-1].tflops * 1e12) * 0.999
         assert result.low_seconds < result.high_seconds
 
 
-@pytest.mark.parametrize("chip", load_chips())
+@pytest.mark.parametrize("chip", CHIPS.load().chips)
 def test_the_shares_are_one(chip: str) -> None:
     result = on(chip, square(512), *TOKEN, row(nbytes=512, count=99), waits=3, copies=2, copied=9)
     assert sum(result.shares.values()) == pytest.approx(1, abs=0.01)
@@ -119,9 +119,9 @@ def test_m1_has_no_arithmetic_in_bfloat16() -> None:
 
 
 def test_an_interval_is_about_every_gpu_that_the_chip_is_sold_with() -> None:
-    gpus = load_chips()["M4 Max"].gpus
+    gpus = CHIPS.load().chips["M4 Max"].gpus
     work = Workload(unit="pass", covers="", rows=(square(8192),))
-    both, few, many = (estimate(work, "M4 Max", part, load_parameters()) for part in (gpus, gpus[:1], gpus[1:]))
+    both, few, many = (estimate(work, "M4 Max", part, FIT.load().parameters) for part in (gpus, gpus[:1], gpus[1:]))
     assert both.gpu_cores == (32, 40)
     assert both.low_seconds == pytest.approx(many.low_seconds, rel=0.02)
     assert both.high_seconds == pytest.approx(few.high_seconds, rel=0.02)
@@ -135,9 +135,9 @@ def test_few_calls_are_faster_on_the_cpu_and_large_products_are_not() -> None:
 
 
 def test_a_spread_is_what_the_parameters_state() -> None:
-    narrow = msgspec.structs.replace(load_parameters(), launch_spread=0.5)
+    narrow = msgspec.structs.replace(FIT.load().parameters, launch_spread=0.5)
     work = Workload(unit="pass", covers="", rows=(row(nbytes=512, count=2000),))
-    result = estimate(work, "M4", load_chips()["M4"].gpus, narrow)
+    result = estimate(work, "M4", CHIPS.load().chips["M4"].gpus, narrow)
     assert result.high_seconds / result.low_seconds == pytest.approx(2, rel=0.1)
 
 
@@ -166,7 +166,7 @@ def report_on(torch: str, route: RouteKind = "metal", op: str = "aten::mm") -> R
 
 
 def lines(part: Workload, report: Report | None = None, chip: str = "M4") -> str:
-    gpus, parameters = load_chips()[chip].gpus, load_parameters()
+    gpus, parameters = CHIPS.load().chips[chip].gpus, FIT.load().parameters
     estimated = estimate(part, chip, gpus, parameters)
     return "\n".join(list_speedups(report or report_on("2.15"), part, estimated, gpus, parameters, load()))
 

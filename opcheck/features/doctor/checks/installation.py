@@ -12,7 +12,7 @@ from packaging.version import Version as Release
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.extensions import LIBRARIES, paired_line
-from opcheck.data.packages import Package, load_wheels, packages
+from opcheck.data.packages import PACKAGES, PYTHONS, Package
 from opcheck.features.doctor.check import Examined, finding, install, rule
 from opcheck.model.records import Finding
 from opcheck.source.rules.lacking import describe
@@ -33,7 +33,7 @@ def _missing(examined: Examined) -> Iterator[Finding]:
 @rule("OC311")
 def _no_wheel(examined: Examined) -> Iterator[Finding]:
     python = Version.parse(examined.environment.python.version)
-    wheels = load_wheels()
+    wheels = PYTHONS.load()
     span = wheels.by_python.get(python)
     if span is None and not examined.environment.torch:
         yield finding("no wheel", python=python, newest=wheels.pythons(examined.lines[-1])[-1])
@@ -123,7 +123,7 @@ def _mismatch(examined: Examined) -> Iterator[Finding]:
 @rule("OC331")
 def _without_wheel(examined: Examined) -> Iterator[Finding]:
     for name, version in examined.environment.packages.items():
-        package = packages().by_name.get(canonicalize_name(name))
+        package = PACKAGES.load().by_name.get(canonicalize_name(name))
         if package is not None and not _has_wheel(package, version):
             about: dict[str, Any] = {"described": describe(name, package), "instead": package.instead}
             yield finding("package without wheel", name=name, version=version, **about)

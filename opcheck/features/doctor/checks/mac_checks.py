@@ -5,8 +5,8 @@ from typing import Any
 
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Span, Version
-from opcheck.data.macs import load_macs
-from opcheck.data.packages import load_wheels
+from opcheck.data.macs import MACS
+from opcheck.data.packages import PYTHONS
 from opcheck.data.watermarks import watermarks
 from opcheck.features.doctor.check import Examined, finding, install, rule
 from opcheck.model.records import Finding
@@ -65,7 +65,7 @@ def _wrong_on(examined: Examined, torch: Version, macos: Version) -> set[str]:
 @rule("OC303")
 def _intel(examined: Examined) -> Iterator[Finding]:
     if not examined.environment.machine.apple_silicon:
-        last = [line for line in examined.lines if line in load_wheels().intel][-1]
+        last = [line for line in examined.lines if line in PYTHONS.load().intel][-1]
         yield finding("intel", last=last, install=install(last))
 
 
@@ -93,7 +93,7 @@ def _memory(examined: Examined) -> Iterator[Finding]:
     if size > _LITTLE:
         return
     seen = environment.torch.recommended if environment.torch else None
-    recommended = seen or load_macs()[0].on(examined.macos).nbytes * size // _LITTLE
+    recommended = seen or MACS.load().sized[0].on(examined.macos).nbytes * size // _LITTLE
     high = watermarks(environment.variables, examined.torch).high
     limit = f"raises above {filesize(int(recommended * high))}" if high else "has no limit"
     claim = "torch reports that Metal recommends" if seen else "Metal is expected to recommend"

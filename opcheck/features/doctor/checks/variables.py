@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
-from opcheck.data.environment import Explanation, load_environment, number
+from opcheck.data.environment import ENVIRONMENT, Explanation, number
 from opcheck.data.watermarks import HIGH, LOW, find_invalid, watermarks
 from opcheck.features.doctor.check import Examined, finding, rule
 from opcheck.model.records import Finding
@@ -24,7 +24,7 @@ _FALLBACKS = ("CPU_FALLBACK_INFO", "CPU_FALLBACK_STATS")
 def _set(examined: Examined) -> Iterator[tuple[str, str, Explanation]]:
     """The variables that are set, with their values and what the release makes of them."""
     for name, value in examined.environment.variables.items():
-        yield name, value, load_environment().explain(name, str(examined.torch))
+        yield name, value, ENVIRONMENT.load().explain(name, str(examined.torch))
 
 
 @rule("OC320")
@@ -34,7 +34,7 @@ def _unknown_name(examined: Examined) -> Iterator[Finding]:
             what, _, instead = known.text.partition(". ")
             yield finding("invented variable", name=name, what=what, instead=instead)
         elif known.status == "unknown":
-            near = difflib.get_close_matches(name, load_environment().variables, n=1, cutoff=0.8)
+            near = difflib.get_close_matches(name, ENVIRONMENT.load().variables, n=1, cutoff=0.8)
             text = "misspelled variable" if near else "unknown variable"
             yield finding(text, name=name, value=value, near="".join(near))
 
@@ -93,7 +93,7 @@ def _bits(examined: Examined) -> Iterator[Finding]:
 @rule("OC326")
 def _contradiction(examined: Examined) -> Iterator[Finding]:
     variables = examined.environment.variables
-    profile = load_environment().variables[_PROFILE]
+    profile = ENVIRONMENT.load().variables[_PROFILE]
     given = _whole(variables.get(_PROFILE, "")) or 0
     asked = [bit.name for bit in profile.bits if bit.value & given]
     if examined.torch not in profile.torch or not asked or not {*asked} <= {*_FALLBACKS}:
