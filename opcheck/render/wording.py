@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from opcheck.common.grouping import group_values
 from opcheck.common.text import and_more
 from opcheck.common.vocabulary import FallbackKind, Status
 from opcheck.judge.judge import OUTCOMES
@@ -111,7 +110,9 @@ def by_state(dtypes: Mapping[str, State]) -> str:
 
 def group_words(words: Mapping[str, str]) -> str:
     """Name what has the same words together: ``refused: float64, bool; CPU always: int8``."""
-    groups = group_values((text, name) for name, text in words.items())
+    groups: dict[str, list[str]] = {}  # not group_values: opcheck op loads no module for it
+    for name, text in words.items():
+        groups.setdefault(text, []).append(name)
     return "; ".join(f"{text}: {', '.join(names)}" for text, names in groups.items())
 
 
