@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
 import click
@@ -56,8 +56,9 @@ class _Verbs(click.Group):
         name = args[0]
         if name in verbs() or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        near = difflib.get_close_matches(name, verbs(), 1)
-        hint = next(filter(None, (f"opcheck {near[0]}" if near else "", *_meant_by(name))), "")
+        near = [f"opcheck {verb}" for verb in difflib.get_close_matches(name, verbs(), 1)]
+        near += [f"opcheck {verb} {name}" for form, verb in _WITHOUT_VERB if form.fullmatch(name)]
+        hint = next(iter(near), "")
         raise UsageError(
             f"opcheck has no command {brief(name)}",
             context="opcheck",
@@ -85,11 +86,6 @@ _WITHOUT_VERB = (
     (re.compile(r".*::.*|(torch|nn|F|Tensor|aten|linalg|fft)\..*"), "op"),
     (re.compile(r"[\w-]+/[\w.-]+"), "audit"),
 )
-
-
-def _meant_by(name: str) -> Iterator[str]:
-    """Yield the commands for a name that is written without its verb."""
-    yield from (f"opcheck {verb} {name}" for form, verb in _WITHOUT_VERB if form.fullmatch(name))
 
 
 #: Not a docstring, because ``python -OO`` removes docstrings.
@@ -148,8 +144,10 @@ def invoke(args: Sequence[str]) -> int:
         return _code_of(ended)
     except SystemExit:
         return _PIPE_CLOSED
-    except (OSError, UnicodeEncodeError) as error:
-        return _not_written(error) if isinstance(error, OSError) else _not_text(error, args)
+    except OSError as error:
+        return _not_written(error)
+    except UnicodeEncodeError as error:
+        return _not_text(error)
     except Exception:  # noqa: BLE001  (left to Python it would exit with 1, which means findings)
         streams.note(traceback.format_exc().rstrip())
         streams.note("this is a bug in opcheck; the audit could not be done")
@@ -161,7 +159,7 @@ def _code_of(ended: BaseException) -> int:
     return 128 + ended.number if isinstance(ended, platform.SignalledError) else _INTERRUPTED
 
 
-def _report_error(error: OpcheckError, args: Sequence[str]) -> int:
+def _report_error(error: OpcheckError, args: Sequence[str] = ()) -> int:
     """Print an error in three lines; an error without a place, as from a parsed version, gets the verb's."""
     verb = " ".join(["opcheck", *[word for word in args[:1] if word in verbs()]])
     error.context = error.context or verb
@@ -175,23 +173,16 @@ def _not_written(error: OSError) -> int:
     from opcheck.common.files import hint_of
 
     streams.close()
-    full = UsageError(
-        f"cannot read or write: {error.strerror or error}",
-        context=str(error.filename or "stdout, or a file"),
-        hint=hint_of(error, "see that it is there and open, and that you may use it"),
-    )
-    streams.note(str(full))
-    return full.exit_code
+    hint = hint_of(error, "see that it is there and open, and that you may use it")
+    context = str(error.filename or "stdout, or a file")
+    return _report_error(UsageError(f"cannot read or write: {error.strerror or error}", context=context, hint=hint))
 
 
-def _not_text(error: UnicodeEncodeError, args: Sequence[str]) -> int:
+def _not_text(error: UnicodeEncodeError) -> int:
     """Say which name is no UTF-8: what travels to a child and into a report is JSON, which has no half characters."""
-    refused = UsageError(
-        "a name that is not UTF-8 cannot be used here",
-        context=ascii(error.object[max(0, error.start - 40) : error.end + 40]),
-        hint="rename the file or the folder",
-    )
-    return _report_error(refused, args)
+    context = ascii(error.object[max(0, error.start - 40) : error.end + 40])
+    hint = "rename the file or the folder"
+    return _report_error(UsageError("a name that is not UTF-8 cannot be used here", context=context, hint=hint))
 
 
 def _usage_error(error: click.ClickException) -> int:
@@ -204,5 +195,4 @@ def _usage_error(error: click.ClickException) -> int:
     if context and isinstance(context.command, click.Group) and message.startswith("Usage: "):
         message = "Missing command."
         hint = f"known: {', '.join(context.command.list_commands(context))}; {hint}"
-    streams.note(str(UsageError(message, context=path, hint=hint)))
-    return UsageError.exit_code
+    return _report_error(UsageError(message, context=path, hint=hint))

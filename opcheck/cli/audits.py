@@ -84,12 +84,9 @@ def choose_finding(
         return None
     chosen = choose(report, which)
     if chosen.calls is None:
-        raise UsageError(
-            f"finding {chosen.number} ({chosen.finding.rule}) is not about a single call of the report",
-            context=chosen.finding.message,
-            hint="opcheck repro SOURCE lists those with a program; a report of an older opcheck has none: "
-            "write it again",
-        )
+        problem = f"finding {chosen.number} ({chosen.finding.rule}) is not about a single call of the report"
+        hint = "opcheck repro SOURCE lists those with a program; a report of an older opcheck has none: write it again"
+        raise UsageError(problem, context=chosen.finding.message, hint=hint)
     return chosen
 
 
@@ -103,8 +100,8 @@ def _listing(report: Report) -> str:
         message = choice.finding.message
         shown = message if len(message) <= 78 else f"{message[:75]}..."
         lines.append(f"{choice.number:>4}{mark} {choice.finding.rule:<6}  {shown}")
-    lines.append("(-: not about a single call)" if "-" in "".join(x[4:5] for x in lines[1:]) else "")
-    return "\n".join(filter(None, lines))
+    lines += ["(-: not about a single call)"] if any(line[4:5] == "-" for line in lines[1:]) else []
+    return "\n".join(lines)
 
 
 def try_program(chosen: ChosenFinding) -> TriedProgram:

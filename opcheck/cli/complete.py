@@ -64,9 +64,8 @@ def _items(values: _Values) -> Callable[[click.Context, str], list[_Item]]:
             texts = list(values(context, incomplete))
         except (OSError, SyntaxError, ValueError, RecursionError):
             return []  # a file that cannot be read: there is nothing to propose
-        kinds = {"file": "file", "dir": "dir"}
-        if len(texts) == 1 and texts[0] in kinds:
-            return [CompletionItem(incomplete, type=kinds[texts[0]])]
+        if texts in (["file"], ["dir"]):
+            return [CompletionItem(incomplete, type=texts[0])]
         unique = dict.fromkeys(value for value in texts if value.startswith(incomplete))
         return [CompletionItem(value) for value in unique if value.isprintable()]
 
@@ -92,11 +91,6 @@ def _systems(*_at: object) -> list[str]:
 
 def _range_of(single: Callable[..., list[str]]) -> _Values:
     return lambda *_at: [*(v for v in single() if v[0].isdigit()), "newest", "all"]
-
-
-def _names_in(module: str, table: str) -> _Values:
-    """Complete the names in a table of a module, which is imported on first use."""
-    return lambda *_at: getattr(import_module(module), table)
 
 
 def _values_in_list(values: Sequence[str], separator: str) -> _Values:
@@ -130,8 +124,7 @@ def _operators(_context: click.Context, incomplete: str) -> list[str]:
     folder = data_directory() / "registrations"
     names: list[str] = []
     for file in ("aten.json", "torchvision.json", "torchaudio.json"):
-        content = msgspec.json.decode(documents.read(folder / file), type=dict[str, object])
-        operators = content.get("operators")
+        operators = msgspec.json.decode(documents.read(folder / file)).get("operators")
         names += operators if isinstance(operators, dict) else ()
     if "::" in incomplete:
         return names
@@ -166,9 +159,8 @@ def _library(incomplete: str) -> list[str]:
 def _attributes(incomplete: str) -> list[str]:
     """Complete the top-level names of a file, which is parsed and never run."""
     file = incomplete.rpartition(":")[0]
-    tree = ast.parse(documents.read(file))
     names: list[str] = []
-    for node in tree.body:
+    for node in ast.parse(documents.read(file)).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             names.append(node.name)
         elif isinstance(node, ast.Assign):
@@ -258,8 +250,8 @@ _BY_NAME: Mapping[str, _Values] = {
 }
 #: Completions by the metavar, so that a new flag with a known metavar needs no entry.
 _BY_METAVAR: Mapping[str, _Values] = {
-    "CODE": _names_in("opcheck.source.rules", "BY_ID"),
-    "DTYPE": _names_in("opcheck.common.names", "DTYPES"),
+    "CODE": lambda *_at: import_module("opcheck.source.rules").BY_ID,
+    "DTYPE": lambda *_at: import_module("opcheck.common.names").DTYPES,
     "FILE": _file,
     "FOLDER": _directory,
     "NAME=VALUE": _setting,

@@ -71,10 +71,8 @@ def defaults(
         # An argument names what is read.
         action: Action = source.option.action if source else "reads"
         if action not in takes:
-            note(
-                f"{where} {key} is ignored: the file of a project cannot set what {_ACTIONS[action]} "
-                f"({param.opts[0]} and {param.envvar} can)"
-            )
+            others = f"({param.opts[0]} and {param.envvar} can)"
+            note(f"{where} {key} is ignored: the file of a project cannot set what {_ACTIONS[action]} {others}")
             continue
         value = _value(key, content[key], param, where)
         if action in PATHS:
@@ -85,11 +83,7 @@ def defaults(
 
 
 #: What an option does that a verb may refuse to take from a file.
-_ACTIONS: dict[Action, str] = {
-    "writes": "this command writes",
-    "runs": "it runs or installs",
-    "trusts": "code it trusts",
-}
+_ACTIONS = {"writes": "this command writes", "runs": "it runs or installs", "trusts": "code it trusts"}
 
 
 def table(directory: Path) -> tuple[dict[str, Any], str]:
@@ -101,13 +95,11 @@ def table(directory: Path) -> tuple[dict[str, Any], str]:
     own = _toml(directory / OWN_FILE)
     tool = (_toml(directory / FILE) or {}).get("tool", {})
     shared = tool.get("opcheck") if isinstance(tool, dict) else None
+    place = f"{FILE}: [tool.opcheck]"
     if own is not None and shared:
-        raise UsageError(
-            "opcheck is configured twice",
-            context=f"{OWN_FILE}; {FILE}: [tool.opcheck]",
-            hint="remove either configuration",
-        )
-    content, where = (shared, f"{FILE}: [tool.opcheck]") if own is None else (own, OWN_FILE)
+        context, hint = f"{OWN_FILE}; {place}", "remove either configuration"
+        raise UsageError("opcheck is configured twice", context=context, hint=hint)
+    content, where = (shared, place) if own is None else (own, OWN_FILE)
     return (content if isinstance(content, dict) else {}), where
 
 
@@ -127,9 +119,7 @@ def ignore_entries(directory: Path) -> tuple[IgnoreEntry, ...]:
         UsageError: an entry has a mistake.
     """
     content, where = table(directory)
-    if "ignore" not in content:
-        return ()
-    return read_ignores(content["ignore"], where)
+    return read_ignores(content["ignore"], where) if "ignore" in content else ()
 
 
 def today() -> date:
@@ -238,16 +228,11 @@ def entries(content: object, place: str, *, short: str = "", named: bool = False
     if not isinstance(tables, (list, tuple)):
         hint = f"write [[tool.opcheck.{place.rpartition(' ')[2]}]]"
         raise UsageError("not a list of tables", context=place, hint=hint)
-    listed = []
-    for entry in tables:
-        if isinstance(entry, str) and short:
-            listed.append({short: entry})
-        elif isinstance(entry, Mapping):
-            listed.append(dict(entry))
-        else:
-            hint = "write [[tool.opcheck....]]"
-            raise UsageError(f"not a table: {entry!r}", context=place, hint=hint)
-    return listed
+    listed = [{short: entry} if isinstance(entry, str) and short else entry for entry in tables]
+    for entry in listed:
+        if not isinstance(entry, Mapping):
+            raise UsageError(f"not a table: {entry!r}", context=place, hint="write [[tool.opcheck....]]")
+    return [*map(dict, listed)]
 
 
 def of_kind(kind: type[_Kind], tables: Iterable[dict[str, Any]], key: str, where: str) -> tuple[_Kind, ...]:
@@ -273,14 +258,10 @@ def _record(kind: type[_Kind], entry: dict[str, Any], place: str) -> _Kind:
     try:
         return msgspec.convert(entry, kind, builtin_types=(date,))
     except msgspec.ValidationError as error:
-        text = str(error)
-        match = _PATH.search(text)
-        path = match["path"].lstrip(".") if match else ""
-        raise UsageError(
-            f"wrong value: {_PATH.sub('', text).replace('`', '')}",
-            context=f"{place}: {path}" if path else place,
-            hint='a text is written in quotes, such as "2.10"; a date without: 2027-01-31',
-        ) from error
+        text, *path = _PATH.split(str(error))
+        where = ": ".join(filter(None, (place, "".join(path).lstrip("."))))
+        hint = 'a text is written in quotes, such as "2.10"; a date without: 2027-01-31'
+        raise UsageError(f"wrong value: {text.replace('`', '')}", context=where, hint=hint) from error
 
 
 def one_of(names: Iterable[str], known: Collection[str], place: str, what: str, *, near: bool = True) -> None:

@@ -75,7 +75,8 @@ class Flag(click.Option):
             help=_help(option),
             envvar=variable if option.configurable else None,
             show_default=option.default_text or has_default,
-            callback=_convert_value,
+            # Completion needs no value.
+            callback=lambda ctx, _, texts: texts if ctx.resilient_parsing else source.from_texts(texts),
             **kind,
         )
 
@@ -116,12 +117,6 @@ def _help(option: Option) -> str:
     # Verb.parse_args reads --json.
     names = ["json (--json)" if name == "json" else name for name in option.choices]
     return f"{', '.join(names)}.  {text}"
-
-
-def _convert_value(ctx: click.Context, flag: click.Parameter, texts: Any) -> Any:
-    """Convert click's value to the value that the verb's function gets; completion needs no value."""
-    assert isinstance(flag, Flag)
-    return texts if ctx.resilient_parsing else flag.source.from_texts(texts)
 
 
 if TYPE_CHECKING:
@@ -342,14 +337,11 @@ def flags_of(function: Callable[..., Any]) -> tuple[_Records, list[Flag]]:
             take = next((note for note in notes if isinstance(note, Take)), but())
             taken = [source for source in options_of(kind) if take.takes(source)]
             records[name] = (kind, tuple(source.field for source in taken))
-            flags += [Flag(_with_change(source, take.changes.get(source.field)), kind.__name__) for source in taken]
+            for source in taken:
+                change = take.changes.get(source.field, source.option)
+                option = replace(source.option, help=change) if isinstance(change, str) else change
+                flags.append(Flag(source._replace(option=option), kind.__name__))
     return records, flags
-
-
-def _with_change(source: Declared, change: str | Option | None) -> Declared:
-    if isinstance(change, str):
-        change = replace(source.option, help=change)
-    return source if change is None else source._replace(option=change)
 
 
 def flag(text: str, name: str = "", **attributes: Any) -> Option:
@@ -418,16 +410,16 @@ class SectionOptions(Record, frozen=True, kw_only=True):
 
 def _possible_file(path: str) -> str:
     """Refuse a path that cannot be a file before the work starts."""
-    # Not Path.is_dir: it raises for names that the system refuses.
-    is_folder = os.path.isdir(path)
     if path in STDOUT:
         return path
-    if os.path.isdir(Path(path).parent) and not is_folder:
-        check_writable(Path(path))
-        return path
-    wrong = "it is a directory" if is_folder else "no such directory"
-    hint = "name a file in a directory that exists"
-    raise UsageError(f"cannot write the report: {wrong}", context=path, hint=hint)
+    # Not Path.is_dir: it raises for names that the system refuses.
+    is_folder = os.path.isdir(path)
+    if is_folder or not os.path.isdir(Path(path).parent):
+        wrong = "it is a directory" if is_folder else "no such directory"
+        hint = "name a file in a directory that exists"
+        raise UsageError(f"cannot write the report: {wrong}", context=path, hint=hint)
+    check_writable(Path(path))
+    return path
 
 
 class OutputOptions(Record, frozen=True, kw_only=True):
@@ -457,9 +449,8 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         by_suffix = format_of(self.path)
         named = self.format or (by_suffix if by_suffix in {*names} else None)
         if self.brief and named not in {None, "json"}:
-            raise UsageError(
-                f"--brief shortens JSON, not {named}", context="--brief", hint="leave out the format, or --brief"
-            )
+            hint = "leave out the format, or --brief"
+            raise UsageError(f"--brief shortens JSON, not {named}", context="--brief", hint=hint)
         return named or ("json" if self.brief else next(iter(names)))
 
     def apply_brief(self, text: str) -> str:
@@ -467,11 +458,8 @@ class OutputOptions(Record, frozen=True, kw_only=True):
         if not self.brief:
             return text
         if not text.startswith(("{", "[")):
-            raise UsageError(
-                "--brief shortens JSON, and this answer is a text",
-                context="--brief",
-                hint="add --format json, or leave out --brief",
-            )
+            hint = "add --format json, or leave out --brief"
+            raise UsageError("--brief shortens JSON, and this answer is a text", context="--brief", hint=hint)
         from opcheck.render.brief import brief
 
         return brief(text)

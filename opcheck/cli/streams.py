@@ -46,21 +46,15 @@ def open_streams() -> None:
 
     Python has None for them, and the next file that is opened takes their number: the pipe to a child, say.
     """
-    if sys.stdin is None:
-        sys.stdin = open(_null(0, os.O_RDONLY), closefd=False, encoding="utf-8")
-    if sys.stdout is None:
-        # Opened for reading: what is written there is lost, and that is an error.
-        sys.stdout = open(_null(1, os.O_RDONLY), "w", closefd=False, encoding="utf-8")
-    if sys.stderr is None:
-        sys.stderr = open(_null(2, os.O_WRONLY), "w", closefd=False, encoding="utf-8")
-
-
-def _null(number: int, flags: int) -> int:
-    opened = os.open(os.devnull, flags)
-    if opened != number:
-        os.dup2(opened, number)
-        os.close(opened)
-    return number
+    # Stdout is opened for reading: what is written there is lost, and that is an error.
+    modes = {"stdin": ("r", os.O_RDONLY), "stdout": ("w", os.O_RDONLY), "stderr": ("w", os.O_WRONLY)}
+    for number, (name, (mode, flags)) in enumerate(modes.items()):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, flags)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, closefd=False, encoding="utf-8"))
 
 
 def close(stream: TextIO | None = None) -> None:

@@ -31,11 +31,9 @@ def target_here(target: TargetOptions) -> TargetOptions:
     """
     mac = this.this_mac()
     if target.torch or target.macos:
-        raise UsageError(
-            "a run is observed with the torch and the macOS that are here",
-            context="--verify with --torch or --macos",
-            hint="leave them out, or leave --verify out",
-        )
+        problem = "a run is observed with the torch and the macOS that are here"
+        hint = "leave them out, or leave --verify out"
+        raise UsageError(problem, context="--verify with --torch or --macos", hint=hint)
     return TargetOptions(torch=mac.torch, macos=mac.macos, fallback=target.fallback)
 
 
@@ -48,8 +46,7 @@ def compared_here(
     with progress.shown() as say:
         verified = this.verify_model(request, prediction, this.this_mac(), lists, say)
     verification = verified.verification
-    page = write(verification, document(verification), "text", full=progress.verbose)
-    streams.note(page.rstrip())
+    streams.note(write(verification, document(verification), "text", full=progress.verbose).rstrip())
     keep(verified, Path(KEPT), lists)
     return exit_code(verification)
 
