@@ -150,10 +150,8 @@ class _OpcodeStack:
         elif name in {"APPENDS", "SETITEMS", "ADDITEMS"}:
             _add(items=_pop_items(stack), to=stack[-1])
         elif name in {"APPEND", "SETITEM"}:
-            count = 1 if name == "APPEND" else 2
-            items = stack[-count:]
-            del stack[-count:]
-            _add(items=items, to=stack[-1])
+            items = [stack.pop() for _ in range(1 if name == "APPEND" else 2)]
+            _add(items=items[::-1], to=stack[-1])
         elif name in {"GLOBAL", "STACK_GLOBAL"}:
             words = (stack.pop(-2), stack.pop()) if argument is None else argument.split(" ", 1)
             stack.append(self._name(".".join(map(str, words))))
@@ -201,12 +199,7 @@ def _dictionary(items: list[Any]) -> dict[Any, Any]:
     return result
 
 
-_FROM_MARK: dict[str, Callable[[list[Any]], Any]] = {
-    "TUPLE": tuple,
-    "LIST": list,
-    "FROZENSET": list,
-    "DICT": _dictionary,
-}
+_FROM_MARK = {"TUPLE": tuple, "LIST": list, "FROZENSET": list, "DICT": _dictionary}
 
 
 def _pop_items(stack: list[Any]) -> list[Any]:

@@ -14,18 +14,8 @@ from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError
 from opcheck.common.names import DTYPES
 from opcheck.common.text import one_line
-from opcheck.weights import pickled
-from opcheck.weights.stored import (
-    MOST_TENSORS,
-    TYPES,
-    Cursor,
-    StoredFile,
-    StoredTensor,
-    check_spans,
-    count_elements,
-    open_fetched,
-    read_member,
-)
+from opcheck.weights import pickled, stored
+from opcheck.weights.stored import TYPES, StoredFile, StoredTensor
 
 #: Bytes of a header (safetensors 0.8, tensor.rs, MAX_HEADER_SIZE).
 LONGEST = 100_000_000
@@ -53,14 +43,14 @@ def read_safetensors(stream: BinaryIO, size: int, *, is_whole: bool = True) -> S
     if length > min(size - 8, LONGEST):
         raise DocumentError(f"its header has {length:,} bytes by its first eight, and the file {max(size - 8, 0):,}")
     header = documents.from_json(stream.read(length), dict[str, msgspec.Raw])
-    if len(header) > MOST_TENSORS:
-        raise DocumentError(f"it names more than {MOST_TENSORS:,} tensors")
+    if len(header) > stored.MOST_TENSORS:
+        raise DocumentError(f"it names more than {stored.MOST_TENSORS:,} tensors")
     described = header.pop("__metadata__", None)
     metadata = documents.from_json(bytes(described), dict[str, str]) if described else {}
     tensors, spans = [], []
     for name, raw in header.items():
         entry = documents.from_json(bytes(raw), _HeaderEntry)
-        elements = count_elements(entry.shape, name)
+        elements = stored.count_elements(entry.shape, name)
         first, last = entry.data_offsets
         bits, dtype = TYPES["safetensors"].get(entry.dtype, (0, ""))
         expected = (elements * bits + 7) // 8 if bits else max(last - first, 0)
@@ -72,7 +62,7 @@ def read_safetensors(stream: BinaryIO, size: int, *, is_whole: bool = True) -> S
         tensors.append(StoredTensor(name, dtype or entry.dtype, elements, expected))
         spans.append((first, last, name))
     if is_whole:
-        check_spans(spans, size - 8 - length)
+        stored.check_spans(spans, size - 8 - length)
     return StoredFile("safetensors", tuple(tensors), metadata)
 
 
@@ -115,7 +105,7 @@ def read_gguf(stream: BinaryIO, size: int) -> StoredFile:
     Raises:
         DocumentError: counts, lengths, offsets and shapes do not agree with each other or with the file.
     """
-    cursor = Cursor(stream, size, _GGUF_LONGEST)
+    cursor = stored.Cursor(stream, size, _GGUF_LONGEST)
     cursor.take(len(GGUF_MAGIC))
     version = cursor.take(4)
     order = "<" if version[0] else ">"
@@ -123,7 +113,7 @@ def read_gguf(stream: BinaryIO, size: int) -> StoredFile:
     if number not in {2, 3}:
         raise DocumentError(f"its version of GGUF is {number}; 2 and 3 are read")
     count, values = cursor.unpack(f"{order}Q"), cursor.unpack(f"{order}Q")
-    if count * _SMALLEST_TENSOR + values * _SMALLEST_VALUE > size or count > MOST_TENSORS:
+    if count * _SMALLEST_TENSOR + values * _SMALLEST_VALUE > size or count > stored.MOST_TENSORS:
         raise DocumentError(f"it claims {count:,} tensors and {values:,} values, more than its {size:,} bytes can have")
     if values > _MOST_VALUES:
         raise DocumentError(f"it claims {values:,} values")
@@ -136,11 +126,11 @@ def read_gguf(stream: BinaryIO, size: int) -> StoredFile:
     entries = [_gguf_entry(cursor, order) for _ in range(count)]
     alignment = max(1, int(metadata.get("general.alignment", _ALIGNMENT)))
     data = size - -(-cursor.position // alignment) * alignment
-    check_spans([(at, at + tensor.nbytes, tensor.name) for at, tensor in entries], max(data, 0))
+    stored.check_spans([(at, at + tensor.nbytes, tensor.name) for at, tensor in entries], max(data, 0))
     return StoredFile("gguf", tuple(tensor for _, tensor in entries), metadata)
 
 
-def _gguf_string(cursor: Cursor, order: str) -> str:
+def _gguf_string(cursor: stored.Cursor, order: str) -> str:
     length = cursor.unpack(f"{order}Q")
     if length > _LONGEST_TEXT:
         cursor.skip(length)
@@ -148,7 +138,7 @@ def _gguf_string(cursor: Cursor, order: str) -> str:
     return cursor.take(length).decode("utf-8", "replace")
 
 
-def _gguf_value(cursor: Cursor, order: str, kind: int) -> Any:
+def _gguf_value(cursor: stored.Cursor, order: str, kind: int) -> Any:
     """Return a number or a text; None for an array, which is passed over."""
     if kind in _NUMBERS:
         return cursor.unpack(order + _NUMBERS[kind])
@@ -171,21 +161,21 @@ def _gguf_value(cursor: Cursor, order: str, kind: int) -> Any:
 _MOST_AXES = 8
 
 
-def _gguf_entry(cursor: Cursor, order: str) -> tuple[int, StoredTensor]:
+def _gguf_entry(cursor: stored.Cursor, order: str) -> tuple[int, StoredTensor]:
     """Return a tensor and the offset of its data."""
     name = _gguf_string(cursor, order)
     axes = cursor.unpack(f"{order}I")
     if axes > _MOST_AXES:
         raise DocumentError(f"{name[:80]!r} claims {axes:,} axes")
-    elements = count_elements([cursor.unpack(f"{order}Q") for _ in range(axes)], name)
+    elements = stored.count_elements([cursor.unpack(f"{order}Q") for _ in range(axes)], name)
     kind, offset = cursor.unpack(f"{order}I"), cursor.unpack(f"{order}Q")
     if kind not in TYPES["ggml"]:
         raise DocumentError(f"{name[:80]!r} has the type {kind}, which opcheck does not have")
     dtype, block, nbytes = TYPES["ggml"][kind]
     if elements % block:
         raise DocumentError(f"{name[:80]!r} has {elements:,} elements, no multiple of {block}")
-    stored = TYPES["plain"].get(dtype, dtype)
-    return offset, StoredTensor(name, stored, elements, elements // block * nbytes)
+    plain = TYPES["plain"].get(dtype, dtype)
+    return offset, StoredTensor(name, plain, elements, elements // block * nbytes)
 
 
 # -- Reads the tensors of an ONNX model: the messages of its file (onnx.proto), without their values --
@@ -284,8 +274,8 @@ def read_onnx(stream: BinaryIO, size: int) -> StoredFile:
             for inner in reader.fields(field.position, field.position + field.value):
                 if inner.number == _INITIALIZER and not inner.is_number:
                     tensors.append(_onnx_tensor(reader, inner))
-                    if len(tensors) > MOST_TENSORS:
-                        raise DocumentError(f"it has more than {MOST_TENSORS:,} tensors")
+                    if len(tensors) > stored.MOST_TENSORS:
+                        raise DocumentError(f"it has more than {stored.MOST_TENSORS:,} tensors")
     stream.seek(0, io.SEEK_SET)
     if not (tensors or metadata):
         raise DocumentError("it has no graph")
@@ -303,7 +293,7 @@ def _onnx_tensor(reader: _MessageReader, message: _MessageField) -> StoredTensor
         elif field.number == _NAME and not field.is_number:
             name = reader.text(field)
     bits, dtype = TYPES["onnx"].get(kind, (0, f"type {kind}"))
-    elements = count_elements(sizes, name)
+    elements = stored.count_elements(sizes, name)
     return StoredTensor(name, dtype, elements, (elements * bits + 7) // 8)
 
 
@@ -359,13 +349,13 @@ def read_exported(archive: zipfile.ZipFile, stream: BinaryIO) -> StoredFile:
 
 
 def _read_configuration(archive: zipfile.ZipFile, info: zipfile.ZipInfo, paths: dict[str, int]) -> list[StoredTensor]:
-    content = read_member(archive, info, _CONFIGURATION_LONGEST)
+    content = stored.read_member(archive, info, _CONFIGURATION_LONGEST)
     tensors = []
     for name, weight in documents.from_json(content, _Configuration).config.items():
         if weight.tensor_meta is None:
             continue
         dtype = TYPES["export"].get(weight.tensor_meta.dtype, f"type {weight.tensor_meta.dtype}")
-        elements = count_elements([size.as_int for size in weight.tensor_meta.sizes], name)
+        elements = stored.count_elements([size.as_int for size in weight.tensor_meta.sizes], name)
         is_new = weight.path_name not in paths
         paths[weight.path_name] = elements
         itemsize = DTYPES[dtype].itemsize if dtype in DTYPES else 0
@@ -385,7 +375,7 @@ def _member(stream: BinaryIO, info: zipfile.ZipInfo) -> tuple[BinaryIO, int]:
         stream.seek(start + offset)
         return stream.read(count)
 
-    return open_fetched(fetch, info.file_size, _BLOCK), info.file_size
+    return stored.open_fetched(fetch, info.file_size, _BLOCK), info.file_size
 
 
 # -- Finds the format of a file of weights by its first bytes, and reads its header --

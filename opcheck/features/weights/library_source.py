@@ -2,6 +2,7 @@
 
 import ast
 import functools
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -26,14 +27,15 @@ def tree(path: Path) -> ast.Module:
         return ast.Module([], [])
 
 
+def items_of(module: ast.Module, name: str) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+    """Yield the keys and the values of a module's dictionary."""
+    for node in module.body:
+        names = [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and name in names:
+            yield from zip(node.value.keys, node.value.values, strict=True)
+
+
 def keys_of(path: Path, name: str) -> frozenset[str]:
     """Return the texts that are the keys of a module's dictionary."""
-    return frozenset(
-        key.value
-        for node in tree(path).body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
-        for target in node.targets
-        if isinstance(target, ast.Name) and target.id == name
-        for key in node.value.keys
-        if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    )
+    keys = (key.value for key, _ in items_of(tree(path), name) if isinstance(key, ast.Constant))
+    return frozenset(key for key in keys if isinstance(key, str))

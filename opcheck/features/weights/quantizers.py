@@ -38,11 +38,8 @@ _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 
 
-class _Undecided:
-    """A value that the machine does not decide."""
-
-
-UNDECIDED = _Undecided()
+#: A value that the machine does not decide.
+UNDECIDED = object()
 
 
 class QuantizerCheck(NamedTuple):
@@ -83,11 +80,10 @@ def checks(library: str, torch: Version) -> Mapping[str, QuantizerCheck]:
     found = {}
     for method, name in _find_classes(tree):
         place = places.get(name, folder)
-        for file in (place.with_suffix(".py"), *sorted(place.glob("*.py"))):
-            check = _check(method, file, name, library, torch)
-            if check is not None:
-                found[method] = check
-                break
+        files = (place.with_suffix(".py"), *sorted(place.glob("*.py")))
+        defined = filter(None, (_check(method, file, name, library, torch) for file in files))
+        if check := next(defined, None):
+            found[method] = check
     return found
 
 
@@ -106,15 +102,9 @@ def check_of(library: str, method: str, torch: Version, *, bits: int = 4) -> Qua
 
 def _find_classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the methods and the classes of their quantizers."""
-    for node in tree.body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Dict)
-            and any(isinstance(each, ast.Name) and each.id == _MAPPING for each in node.targets)
-        ):
-            for key, value in zip(node.value.keys, node.value.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
-                    yield str(key.value), value.id
+    for key, value in library_source.items_of(tree, _MAPPING):
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
+            yield str(key.value), value.id
 
 
 def _check(method: str, file: Path, name: str, library: str, torch: Version) -> QuantizerCheck | None:
@@ -155,9 +145,7 @@ class _MacAnswers:
     def _step(self, node: ast.stmt) -> _BlockEnd | None:
         if isinstance(node, ast.If):
             test = self._value(node.test)
-            if isinstance(test, _Undecided):
-                return None
-            return self.run(node.body if test else node.orelse)
+            return None if test is UNDECIDED else self.run(node.body if test else node.orelse)
         if isinstance(node, ast.Raise):
             return _BlockEnd(node.lineno, self._text(node.exc))
         if isinstance(node, ast.Return):
@@ -188,15 +176,13 @@ class _MacAnswers:
             return UNDECIDED if UNDECIDED in items else items
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             value = self._value(node.operand)
-            return value if isinstance(value, _Undecided) else not value
+            return UNDECIDED if value is UNDECIDED else not value
         if isinstance(node, ast.BoolOp):
             return self._bool(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             left, right = self._value(node.left), self._value(node.comparators[0])
             compare = _COMPARES.get(type(node.ops[0]))
-            if compare is None or isinstance(left, _Undecided) or isinstance(right, _Undecided):
-                return UNDECIDED
-            return compare(left, right)
+            return compare(left, right) if compare and UNDECIDED not in (left, right) else UNDECIDED
         return self._call(node) if isinstance(node, ast.Call) else UNDECIDED
 
     def _piece(self, node: ast.expr) -> str:
@@ -205,15 +191,13 @@ class _MacAnswers:
             return str(node.value)
         assert isinstance(node, ast.FormattedValue)
         value = self._value(node.value)
-        return f"{{{ast.unparse(node.value)}}}" if isinstance(value, _Undecided) else str(value)
+        return f"{{{ast.unparse(node.value)}}}" if value is UNDECIDED else str(value)
 
     def _bool(self, node: ast.BoolOp) -> Any:
         values = [self._value(each) for each in node.values]
         decisive = isinstance(node.op, ast.Or)
-        for value in values:
-            if not isinstance(value, _Undecided) and bool(value) is decisive:
-                return value
-        return UNDECIDED if any(isinstance(each, _Undecided) for each in values) else values[-1]
+        last = UNDECIDED if UNDECIDED in values else values[-1]
+        return next((each for each in values if each is not UNDECIDED and bool(each) is decisive), last)
 
     def _call(self, node: ast.Call) -> Any:
         name = ast.unparse(node.func)
@@ -227,7 +211,7 @@ class _MacAnswers:
             return self._torch >= Version.parse(str(self._value(node.args[0])))
         if name == "isinstance":
             value = self._value(node.args[0])
-            return value if isinstance(value, _Undecided) else isinstance(value, dict)
+            return UNDECIDED if value is UNDECIDED else isinstance(value, dict)
         if name == "kwargs.get":
             return self.values.get(str(self._value(node.args[0])), UNDECIDED)
         package = _PACKAGE.fullmatch(name)
