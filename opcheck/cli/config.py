@@ -71,8 +71,8 @@ def defaults(
         # An argument names what is read.
         action: Action = source.option.action if source else "reads"
         if action not in takes:
-            others = f"({param.opts[0]} and {param.envvar} can)"
-            note(f"{where} {key} is ignored: the file of a project cannot set what {_ACTIONS[action]} {others}")
+            instead = f"({param.opts[0]} and {param.envvar} can)"
+            note(f"{where} {key} is ignored: the file of a project cannot set what {_ACTIONS[action]} {instead}")
             continue
         value = _value(key, content[key], param, where)
         if action in PATHS:

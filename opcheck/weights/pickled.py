@@ -199,7 +199,8 @@ def _dictionary(items: list[Any]) -> dict[Any, Any]:
     return result
 
 
-_FROM_MARK = {"TUPLE": tuple, "LIST": list, "FROZENSET": list, "DICT": _dictionary}
+_Collect = Callable[[list[Any]], Any]
+_FROM_MARK: dict[str, _Collect] = {"TUPLE": tuple, "LIST": list, "FROZENSET": list, "DICT": _dictionary}
 
 
 def _pop_items(stack: list[Any]) -> list[Any]:
