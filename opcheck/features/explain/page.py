@@ -33,15 +33,14 @@ def shorten(text: str) -> str:
     """Return the sections of a page that say what it is and what to do, in at most 15 lines."""
     title, *paragraphs = text.strip().split("\n\n")
     lines: list[str] = [title, ""]
-    first = _FIRST if any(_WAY_OUT.match(paragraph) for paragraph in paragraphs) else _WITH_CODE
+    first = _FIRST if any(map(_WAY_OUT.match, paragraphs)) else _WITH_CODE
     is_shown = False
     for paragraph in paragraphs:
+        is_code = paragraph.startswith("```")
         if not paragraph.startswith(("```", "- ")):
             is_shown = bool(first.match(paragraph))
-        if is_shown and paragraph.startswith("```"):
-            lines += paragraph.splitlines()
-        elif is_shown:
-            lines += textwrap.wrap(" ".join(paragraph.split()), _COLUMNS)
+        if is_shown:
+            lines += paragraph.splitlines() if is_code else textwrap.wrap(" ".join(paragraph.split()), _COLUMNS)
     cut = [*lines[: _LINES - 1], "..."] if len(lines) > _LINES else lines
     return "\n".join([*cut, "", "More, with examples and evidence: -v."]) + "\n"
 

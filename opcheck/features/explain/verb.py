@@ -25,11 +25,8 @@ def command(*, rule_id: str | None, document: str, verbose: Annotated[bool, VERB
     from opcheck.judge import remedies
 
     if document and (rule_id or "").lower() != page.SCHEMA:
-        raise UsageError(
-            f"explain takes one name; {document!r} is too much",
-            context="opcheck explain",
-            hint="opcheck explain -v lists all names; opcheck explain schema NAME prints a schema",
-        )
+        hint = "opcheck explain -v lists all names; opcheck explain schema NAME prints a schema"
+        raise UsageError(f"explain takes one name; {document!r} is too much", context="opcheck explain", hint=hint)
     if rule_id is None:
         streams.emit("\n".join(page.list_names() if verbose else page.overview()))
         return 0
@@ -50,12 +47,8 @@ def command(*, rule_id: str | None, document: str, verbose: Annotated[bool, VERB
         text = f"# {rule.id} {rule.slug}: {rule.title}\n\n{rule.page}\n"
     else:
         near = difflib.get_close_matches(rule_id, [*remedies.BY_ID, *statements, page.SCHEMA], 3)
-        suggestion = f"did you mean {', '.join(near)}? " if near else ""
-        raise UsageError(
-            f"unknown finding: {rule_id!r}",
-            context="opcheck explain",
-            hint=f"{suggestion}opcheck explain -v lists all of them",
-        )
+        hint = f"did you mean {', '.join(near)}? " * bool(near) + "opcheck explain -v lists all of them"
+        raise UsageError(f"unknown finding: {rule_id!r}", context="opcheck explain", hint=hint)
     streams.emit(text if verbose else page.shorten(text))
     return 0
 
@@ -68,9 +61,8 @@ def _record(name: str) -> type[msgspec.Struct]:
     """
     known = documents()
     if name and name not in known:
-        raise UsageError(
-            f"no saved document is called {name!r}", context="opcheck explain schema", hint=f"known: {', '.join(known)}"
-        )
+        hint = f"known: {', '.join(known)}"
+        raise UsageError(f"no saved document is called {name!r}", context="opcheck explain schema", hint=hint)
     module, _, kind = known[name or "report"].partition(":")
     record: type[msgspec.Struct] = getattr(import_module(module), kind)
     return record

@@ -40,9 +40,8 @@ def command(
     """Write the table, and the workflow if it is wanted; nothing that exists is changed."""
     content, where = config.table(Path.cwd())
     if content:
-        raise UsageError(
-            "this project is configured already", context=where, hint="opcheck gate runs it; edit the file to change it"
-        )
+        hint = "opcheck gate runs it; edit the file to change it"
+        raise UsageError("this project is configured already", context=where, hint=hint)
     in_shared = Path(config.FILE).is_file()
     text = _table(_choose_models(models), "tool.opcheck." if in_shared else "")
     if workflow and _WORKFLOW.exists() and not printed:
@@ -131,21 +130,19 @@ def _choose_models(models: tuple[str, ...]) -> tuple[str, ...]:
     if models:
         return models
     folder = _find_modules()
+    files, incomplete = plural(folder.files, "Python file"), and_more(folder.incomplete, 5)
     if not folder.models:
-        example = folder.incomplete[0] if folder.incomplete else "package.module:Class"
+        example = folder.incomplete[0] if incomplete else "package.module:Class"
+        problem = f"no module works without arguments; {incomplete} needs some"
         raise UsageError(
-            f"no module works without arguments; {and_more(folder.incomplete, 5)} needs some"
-            if folder.incomplete
-            else f"no module of PyTorch in {plural(folder.files, 'Python file')}",
+            problem if incomplete else f"no module of PyTorch in {files}",
             context=f"{Path.cwd()}, without its tests and documentation",
             hint=f"name a model: opcheck init --model {example}; its key config has the arguments",
         )
-    streams.note(
-        f"{plural(len(folder.models), 'module')} without arguments in "
-        f"{plural(folder.files, 'Python file')}: {and_more(folder.models, 5)}"
-    )
-    if folder.incomplete:
-        streams.note(f"needs arguments, left out: {and_more(folder.incomplete, 5)}")
+    modules = plural(len(folder.models), "module")
+    streams.note(f"{modules} without arguments in {files}: {and_more(folder.models, 5)}")
+    if incomplete:
+        streams.note(f"needs arguments, left out: {incomplete}")
     return folder.models[:_MOST_MODELS]
 
 

@@ -40,8 +40,7 @@ def _where(chosen: ChosenFinding) -> tuple[str, str]:
     if _is_missing(chosen):
         op = calls.named or calls.op
         refusal = not_implemented(op, Version.parse(report.target.torch), report.op_lists.commit)
-        match = _ISSUE.search(calls.prints) or _ISSUE.search(refusal)
-        if match:
+        if match := _ISSUE.search(calls.prints) or _ISSUE.search(refusal):
             return match[0], "a comment there: this is where PyTorch collects operators that MPS lacks"
     for name in chosen.statement_names:
         for link in report.statements[name].links if name in report.statements else ():
@@ -74,12 +73,8 @@ def _body(chosen: ChosenFinding, tried: TriedProgram) -> Iterator[str]:
     variable = "with" if report.target.cpu_fallback else "without"
     yield f"**Expected.** The result of the CPU. **Instead**, {variable} PYTORCH_ENABLE_MPS_FALLBACK=1:"
     yield from ("", *_fence("\n".join(tried.expected)), "", "### Versions", "")
-    versions = (
-        f"PyTorch version: {report.op_lists.torch}",
-        f"PyTorch commit: {report.op_lists.commit}",
-        f"OS: macOS {report.target.macos} (arm64)",
-    )
-    yield from (*_fence("\n".join(versions)), "")
+    torch = f"PyTorch version: {report.op_lists.torch}\nPyTorch commit: {report.op_lists.commit}"
+    yield from (*_fence(f"{torch}\nOS: macOS {report.target.macos} (arm64)"), "")
     if chosen.observed:
         yield "<!-- add what `python -m torch.utils.collect_env` prints there -->"
     else:
@@ -101,12 +96,6 @@ def _what(chosen: ChosenFinding) -> str:
     if calls.status == "unsupported":
         return "has no kernel" if _is_missing(chosen) else "refuses this call"
     if calls.status == "fallback":
-        return _FALLS_BACK[calls.kind or "env"]
+        others = {"always": "always runs on the CPU", "internal": "runs on the CPU inside its kernel"}
+        return others.get(calls.kind or "", "has no kernel")
     return "does not do what it does on the CPU"
-
-
-_FALLS_BACK = {
-    "env": "has no kernel",
-    "always": "always runs on the CPU",
-    "internal": "runs on the CPU inside its kernel",
-}

@@ -1,5 +1,6 @@
 """``opcheck observe LOG...``: what a Mac printed, as a report."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -52,14 +53,10 @@ def _text(name: str) -> str:
         UsageError: it cannot be read, or is too large.
     """
     try:
-        size = 0
-        if name == "-":
-            content = sys.stdin.buffer.read(LARGEST + 1)
-        else:
-            with documents.open_file(name) as file:
-                # Of what is too large by its size, nothing is read.
-                size = os.fstat(file.fileno()).st_size
-                content = file.read(LARGEST + 1) if size <= LARGEST else b""
+        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else documents.open_file(name) as file:
+            # Of a file that is too large by its size, nothing is read.
+            size = 0 if name == "-" else os.fstat(file.fileno()).st_size
+            content = file.read(LARGEST + 1) if size <= LARGEST else b""
     except OSError as error:
         hint = "name a file, or - for stdin"
         raise UsageError(f"cannot read the log: {error.strerror}", context=name, hint=hint) from error

@@ -65,13 +65,8 @@ def _message(finding: Finding) -> str:
 
 def _hints(report: ScanReport) -> Iterator[str]:
     """Write a line for each rule and hint; the page of the rule has more."""
-    hints: dict[str, dict[str, None]] = {}
-    for finding in report.findings:
-        hints.setdefault(finding.rule, {})[finding.hint] = None
-    for rule in sorted(hints):
-        for hint in hints[rule]:
-            if hint:
-                yield f"{rule}: {hint}"
+    hints = dict.fromkeys((finding.rule, finding.hint) for finding in report.findings)
+    yield from (f"{rule}: {hint}" for rule, hint in sorted(hints, key=lambda each: each[0]) if hint)
     if hints:
         yield "opcheck explain CODE explains each rule"
 
