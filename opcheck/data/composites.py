@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from opcheck.common.grouping import group_values
 from opcheck.common.versions import Version
 from opcheck.data.registrations import FILES
 from opcheck.data.tables import SCHEMA, ListFile
@@ -173,9 +174,8 @@ def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
 @functools.cache
 def _bases(directory: Path | None) -> dict[str, tuple[str, ...]]:
     """Return the overloads of each operator over all releases, by its name without an overload."""
-    overloads: dict[str, list[str]] = {}
-    for op in sorted(_REGISTERED.load(directory).operators):
-        overloads.setdefault(op.partition("::")[2].partition(".")[0], []).append(op)
+    operators = sorted(_REGISTERED.load(directory).operators)
+    overloads = group_values((op.partition("::")[2].partition(".")[0], op) for op in operators)
     return {base: tuple(ops) for base, ops in overloads.items()}
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import FIXED, TRACERS
 from opcheck.common import vocabulary as words
+from opcheck.common.grouping import group_values
 from opcheck.common.text import any_layer
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
@@ -189,9 +190,7 @@ def _with_computed(stated: Iterable[WrongCalls], numbers: Iterable[KernelNumbers
 
 def _groups(routed: Sequence[RoutedCall]) -> tuple[CallGroup, ...]:
     """Group the calls by overload and verdict; the worst group comes first, then the order is by name."""
-    members: dict[tuple[str, Verdict], list[RoutedCall]] = {}
-    for each in routed:
-        members.setdefault((each.call.op, each.verdict), []).append(each)
+    members = group_values(((each.call.op, each.verdict), each) for each in routed)
     groups = [_group(*key, alike) for key, alike in members.items()]
     return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
 

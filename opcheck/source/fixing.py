@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opcheck.common.grouping import group_values
 from opcheck.common.line_diff import unified_diff
 from opcheck.common.notebooks import without_magics
 from opcheck.common.python_source import encoding, lines_with_endings, split_lines
@@ -138,10 +139,7 @@ class _Fixer:
         self._plan = self._plan or helpers.plan(usable, files, self.contents)
         failed = {Path(problem.module) for problem in self.problems}
         changed = set()
-        by_file: dict[Path, list[Proposal]] = {}
-        for each in usable:
-            if each.file.path not in failed:
-                by_file.setdefault(each.file.path, []).append(each)
+        by_file = group_values((each.file.path, each) for each in usable if each.file.path not in failed)
         for path, of_file in by_file.items():
             try:
                 before, after, name, count = _change(path, of_file, self._plan, files, self._named)
@@ -194,11 +192,7 @@ class _Fixer:
 
 
 def _findings_by_file(findings: Iterable[ScanFinding]) -> dict[Path | None, list[ScanFinding]]:
-    by_file: dict[Path | None, list[ScanFinding]] = {}
-    for finding in findings:
-        path = Path(finding.place.file) if finding.place else None
-        by_file.setdefault(path, []).append(finding)
-    return by_file
+    return group_values((Path(each.place.file) if each.place else None, each) for each in findings)
 
 
 def _find_silenced(

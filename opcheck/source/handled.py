@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from opcheck.common.grouping import group_values
 from opcheck.source.devices import about_cuda
 from opcheck.source.program import walk
 from opcheck.source.rule import Scanned, method
@@ -185,12 +186,8 @@ def _is_update(value: ast.expr | None, name: str) -> bool:
 
 
 def _bound_for_mps(scanned: Scanned) -> dict[tuple[ast.AST, str], list[_Bound]]:
-    bound: dict[tuple[ast.AST, str], list[_Bound]] = {}
-    for node in scanned.program.nodes:
-        if isinstance(node, _BINDS) and _is_for_mps(node, scanned):
-            for key in _keys(node, scanned):
-                bound.setdefault(key, []).append(_Bound(node.lineno, node))
-    return bound
+    nodes = (each for each in scanned.program.nodes if isinstance(each, _BINDS) and _is_for_mps(each, scanned))
+    return group_values((key, _Bound(node.lineno, node)) for node in nodes for key in _keys(node, scanned))
 
 
 def _is_for_mps(statement: ast.stmt, scanned: Scanned) -> bool:

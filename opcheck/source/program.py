@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import Any, NamedTuple
 
+from opcheck.common.grouping import group_values
 from opcheck.source.call_tables import read_words
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -192,13 +193,8 @@ class Program:
     @functools.cached_property
     def uses(self) -> dict[str, list[ast.AST]]:
         """Return the nodes that are a name or an attribute, by that name."""
-        uses: dict[str, list[ast.AST]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Name):
-                uses.setdefault(node.id, []).append(node)
-            elif isinstance(node, ast.Attribute):
-                uses.setdefault(node.attr, []).append(node)
-        return uses
+        nodes = (node for node in self.nodes if isinstance(node, (ast.Name, ast.Attribute)))
+        return group_values((node.id if isinstance(node, ast.Name) else node.attr, node) for node in nodes)
 
     # -- names -----------------------------------------------------------------------------------
 

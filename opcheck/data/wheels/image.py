@@ -12,6 +12,7 @@ import numpy as np
 
 from opcheck.common import documents
 from opcheck.common.errors import OpListError
+from opcheck.common.grouping import group_values
 from opcheck.common.yaml_text import load_shipped
 
 _HINT = "give a macOS arm64 wheel of torch as the package index serves it"
@@ -68,10 +69,7 @@ class Image:
             raise OpListError(
                 "not a thin arm64 Mach-O library: MPS exists on Apple silicon only", context=path.name, hint=_HINT
             )
-        names: dict[int, list[str]] = {}
-        for symbol in binary.symbols:
-            if symbol.value:
-                names.setdefault(symbol.value, []).append(str(symbol.name))
+        names = group_values((symbol.value, str(symbol.name)) for symbol in binary.symbols if symbol.value)
         sections = (
             Section(str(s.segment_name), str(s.name), s.virtual_address, s.size, s.offset) for s in binary.sections
         )

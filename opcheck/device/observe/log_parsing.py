@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from opcheck.common.grouping import group_values
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, Confidence
 from opcheck.common.yaml_text import load_shipped
@@ -218,10 +219,7 @@ def _outer_version(choose: Callable[..., Version], versions: Sequence[Version | 
 @functools.lru_cache(maxsize=4)
 def quoted_texts(lists: OpLists) -> tuple[Quoted, ...]:
     """All texts of the lists, the longest first."""
-    by_text: dict[str, list[Statement]] = {}
-    for statement in lists.statements.all:
-        if statement.error is not None:
-            by_text.setdefault(statement.error.text.strip(), []).append(statement)
+    by_text = group_values((each.error.text.strip(), each) for each in lists.statements.all if each.error is not None)
     quoted = [_quoted_text(text, tuple(statements)) for text, statements in by_text.items()]
     return tuple(sorted(quoted, key=lambda text: -text.letters))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from opcheck.common.catalogue import CatalogueRule
+from opcheck.common.grouping import group_values
 from opcheck.common.text import plural
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Severity, StatementSort
@@ -69,11 +70,8 @@ class Audited:
         self, sort: StatementSort, effects: Collection[str]
     ) -> Iterator[tuple[Statement, tuple[CallGroup, ...]]]:
         """Yield each statement with such an effect, with the groups that match it for certain."""
-        groups: dict[str, list[CallGroup]] = {}
-        for group in self.groups:
-            for statement in self.matching(group, sort):
-                if statement.effect in effects:
-                    groups.setdefault(statement.id, []).append(group)
+        pairs = ((statement, group) for group in self.groups for statement in self.matching(group, sort))
+        groups = group_values((statement.id, group) for statement, group in pairs if statement.effect in effects)
         for name in sorted(groups):
             yield self.lists.statements.by_id[name], tuple(groups[name])
 
@@ -152,11 +150,7 @@ def statement_finding(statement: Statement, groups: Sequence[CallGroup], severit
 
 def group_by_cause(groups: Iterable[CallGroup], cause: Callable[[CallGroup], str]) -> Collection[list[CallGroup]]:
     """Return the groups of each cause together; a group with an empty cause belongs to none."""
-    causes: dict[str, list[CallGroup]] = {}
-    for group in groups:
-        if name := cause(group):
-            causes.setdefault(name, []).append(group)
-    return causes.values()
+    return group_values((name, group) for group in groups if (name := cause(group))).values()
 
 
 def upgrade(audited: Audited, group: CallGroup) -> str:

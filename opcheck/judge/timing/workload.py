@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from opcheck.capture.request import AS_PIPELINE
+from opcheck.common.grouping import group_values
 from opcheck.common.vocabulary import RouteKind, TimeUnit
 from opcheck.data.chips import SPEED
 from opcheck.data.kernel_routes import is_bookkeeping
@@ -84,10 +85,8 @@ def _starts(calls: Sequence[RoutedCall], times: int = 0) -> list[int]:
         calls: in their order.
         times: the rounds; 0: two or more.
     """
-    places: dict[tuple[str, str, str], list[int]] = {}
-    for index, (call, _, _) in enumerate(calls):
-        if call.module:
-            places.setdefault((call.op, call.module, str(call.location)), []).append(index)
+    named = ((index, call) for index, (call, _, _) in enumerate(calls) if call.module)
+    places = group_values(((call.op, call.module, str(call.location)), index) for index, call in named)
     loops = [each for each in places.values() if len(each) == times or (not times and each[1:])]
     # What repeats within a round has shorter distances; the earliest call starts the round.
     return max(

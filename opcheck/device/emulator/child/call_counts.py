@@ -12,6 +12,7 @@ import msgspec
 import torch
 
 from opcheck.capture.child.recording.graph import flops_of
+from opcheck.common.grouping import group_values
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
@@ -336,9 +337,7 @@ class CallCounts:
 
     def groups(self) -> tuple[CallGroup, ...]:
         """The groups of calls with the same overload and verdict, the worst first, then by name."""
-        members: dict[tuple[str, int], list[tuple[CallRow, int]]] = {}
-        for row, count in self.rows.items():
-            members.setdefault((row.op, row.verdict), []).append((row, count))
+        members = group_values(((row.op, row.verdict), (row, count)) for row, count in self.rows.items())
         return merge_groups(
             CallGroup.judged(
                 key[0],
