@@ -15,10 +15,7 @@ TITLES = {
     "SweepOptions": "Sweep",
     "": "Options",
     "Policy": "What fails",
-    "OutputOptions": "Output",
-    "SectionOptions": "Output",
-    "ReportOptions": "Output",
-    "ProgressOptions": "Output",
+    **dict.fromkeys(("OutputOptions", "SectionOptions", "ReportOptions", "ProgressOptions"), "Output"),
 }
 #: Columns of the help, however wide the terminal is.
 WIDTH = 100

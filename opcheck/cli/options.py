@@ -191,13 +191,8 @@ class Verb(Help):
             from opcheck.cli import config
 
             own = [param for param in self.params if param.name not in self._foreign]
-            extra["default_map"] = config.defaults(
-                self._table,
-                own,
-                Path.cwd(),
-                takes=self._takes,
-                note=(lambda _: None) if extra.get("resilient_parsing") else streams.note,
-            )
+            note = (lambda _: None) if extra.get("resilient_parsing") else streams.note
+            extra["default_map"] = config.defaults(self._table, own, Path.cwd(), takes=self._takes, note=note)
         return super().make_context(info_name, args, parent, terminal_width=streams.columns(WIDTH), **extra)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

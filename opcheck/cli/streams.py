@@ -34,11 +34,8 @@ def emit(text: str) -> None:
     except OSError as error:
         close()
         if not isinstance(error, BrokenPipeError):
-            raise UsageError(
-                f"cannot write the report: {error.strerror}",
-                context="stdout",
-                hint="free some space, or write it elsewhere with --output",
-            ) from error
+            hint = "free some space, or write it elsewhere with --output"
+            raise UsageError(f"cannot write the report: {error.strerror}", context="stdout", hint=hint) from error
 
 
 def open_streams() -> None:
@@ -119,11 +116,9 @@ def step_summary(record: msgspec.Struct, format_name: str) -> None:
         with os.fdopen(os.open(path, flags, 0o666), "ab") as file:
             file.write(text)
     except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
-        raise UsageError(
-            f"cannot write the step's summary: {getattr(error, 'strerror', None) or error}",
-            context=f"GITHUB_STEP_SUMMARY={path}",
-            hint="unset the variable outside of GitHub Actions",
-        ) from error
+        problem = f"cannot write the step's summary: {getattr(error, 'strerror', None) or error}"
+        hint = "unset the variable outside of GitHub Actions"
+        raise UsageError(problem, context=f"GITHUB_STEP_SUMMARY={path}", hint=hint) from error
 
 
 #: Seconds between two lines of progress in a log.

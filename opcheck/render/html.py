@@ -186,10 +186,7 @@ def plot(counts: Mapping[str, Mapping[str, int]], macos: str) -> Markup:
             right=_WIDTH - _RIGHT,
             bottom=bottom,
             title=f"Operator overloads of PyTorch on MPS, by release (macOS {macos})",
-            description="; ".join(
-                f"torch {line}: " + ", ".join(f"{_sum(row, s)} {s.label}" for s in drawn)
-                for line, row in counts.items()
-            ),
+            description="; ".join(f"torch {line}: {_describe(row, drawn)}" for line, row in counts.items()),
             legend=legend,
             grid=[(bottom - value * scale, value) for value in range(0, top + 1, top // 4)],
             bar_width=step * (1 - _GAP),
@@ -210,6 +207,10 @@ def _bars(row: Mapping[str, int], drawn: Sequence[Series], bottom: float, scale:
         y -= number * scale
         bars.append(Bar(series, number, y, number * scale))
     return bars
+
+
+def _describe(row: Mapping[str, int], drawn: Sequence[Series]) -> str:
+    return ", ".join(f"{_sum(row, series)} {series.label}" for series in drawn)
 
 
 def _sum(row: Mapping[str, int], series: Series) -> int:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from opcheck.common.text import filesize, plural
 from opcheck.judge.judge import outcome
 from opcheck.lookup.matrix import STATES, short
-from opcheck.model.records import CallGroup, Evidence, GraphCall, Report, Verdict
+from opcheck.model.records import CallGroup, Evidence, GraphCall, Report, SourceLocation, Verdict
 from opcheck.render import html, memory_page, precision, report, summary, timing_page
 from opcheck.render.document import Block, FindingEntry, Heading
 from opcheck.render.wording import LABELS
@@ -205,13 +205,9 @@ def _group(group: CallGroup) -> dict[str, Any]:
         "confidence": verdict.confidence,
         "evidence": _evidence(verdict.evidence),
         "statements": _statements(verdict),
-        "places": [
-            [
-                str(entry.location or ""),
-                entry.location.function if entry.location else "",
-                entry.location.text.strip() if entry.location else "",
-                entry.phase,
-            ]
-            for entry in group.locations
-        ],
+        "places": [[*_source(entry.location), entry.phase] for entry in group.locations],
     }
+
+
+def _source(where: SourceLocation | None) -> tuple[str, str, str]:
+    return (str(where), where.function, where.text.strip()) if where else ("", "", "")

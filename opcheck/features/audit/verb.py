@@ -42,11 +42,9 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
         for text in self.vary:
             parse_range(text)
         if self.plan and (self.vary or not mac.decisive_memory()):
-            raise UsageError(
-                "a plan is for one Mac and the model as it is",
-                context="--plan --vary" if self.vary else "--plan",
-                hint='name the Mac, and audit the ranges of --vary alone: --plan --mac "M4 Pro 24 GB"',
-            )
+            context = "--plan --vary" if self.vary else "--plan"
+            hint = 'name the Mac, and audit the ranges of --vary alone: --plan --mac "M4 Pro 24 GB"'
+            raise UsageError("a plan is for one Mac and the model as it is", context=context, hint=hint)
 
     def report(
         self, request: CaptureRequest, lists: OpLists, mac: MacOptions, progress: ProgressOptions
@@ -65,14 +63,9 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
                 return orchestrator.audit_plan(request, lists, mac=memory, display=display)
             if not self.vary:
                 return None
-            return orchestrator.audit_limits(
-                request,
-                lists,
-                tuple(map(parse_range, self.vary)),
-                mac=memory,
-                macs=[each.memory for each in MACS.load().sized] if mac.mac == ALL_MACS else (),
-                display=display,
-            )
+            ranges = tuple(map(parse_range, self.vary))
+            macs = [each.memory for each in MACS.load().macs] if mac.mac == ALL_MACS else ()
+            return orchestrator.audit_limits(request, lists, ranges, mac=memory, macs=macs, display=display)
 
 
 @verb("audit", table="", takes=RUNNER)
@@ -167,12 +160,9 @@ def _deliver(report: Report, ignores: Ignores, policy: Policy, output: ReportOpt
     output.deliver_report(report, full=progress.verbose)
     if not report.capture.complete and not output.is_text_on_stdout:
         problem = report.problems[-1]
-        broke_off = CaptureError(
-            problem.message,
-            context=" ".join(filter(None, (report.model, problem.line))),
-            hint="the report has only the calls before this error; later calls were not judged",
-        )
-        streams.note(str(broke_off))
+        context = " ".join(filter(None, (report.model, problem.line)))
+        hint = "the report has only the calls before this error; later calls were not judged"
+        streams.note(str(CaptureError(problem.message, context=context, hint=hint)))
     for expired in ignores.list_expired():
         streams.note(expired)
     judgement = judge_report(report, policy)
@@ -180,10 +170,8 @@ def _deliver(report: Report, ignores: Ignores, policy: Policy, output: ReportOpt
         streams.note(f"fails: {'; '.join(judgement.reasons)}")
     unknown = report.totals["unknown"]
     if judgement.code == PASSED and unknown:
-        streams.note(
-            f"this result does not vouch for {plural(unknown, 'call')}: nothing is known about "
-            f"{'it' if unknown == 1 else 'them'} (--strict makes that exit with 3)"
-        )
+        nothing = f"nothing is known about {'it' if unknown == 1 else 'them'} (--strict makes that exit with 3)"
+        streams.note(f"this result does not vouch for {plural(unknown, 'call')}: {nothing}")
     return judgement.code
 
 
@@ -214,8 +202,7 @@ def changes(read: Dependencies, model: str) -> Iterator[str]:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    try:
+    with contextlib.suppress(OSError):
         result = path.stat()
-    except OSError:
-        return None
-    return result.st_mtime_ns, result.st_size
+        return result.st_mtime_ns, result.st_size
+    return None

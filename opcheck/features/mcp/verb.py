@@ -17,11 +17,8 @@ def command(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in {"mcp", "anyio"}:
             raise
-        raise UsageError(
-            f"the server needs the package {error.name}, which is not installed",
-            context="opcheck mcp",
-            hint="pip install 'opcheck[mcp]'",
-        ) from error
+        problem = f"the server needs the package {error.name}, which is not installed"
+        raise UsageError(problem, context="opcheck mcp", hint="pip install 'opcheck[mcp]'") from error
     if not folder.is_dir():
         raise UsageError("no such folder", context=f"--folder {folder}", hint="name the folder of a project")
     make_server(folder.resolve()).run("stdio")

@@ -28,21 +28,20 @@ _NO_BASELINE = ("there is no baseline to update", "--update-baseline", "name its
 _NO_FIX = ("there is nothing to fix unsafely", "--unsafe-fixes", "add --diff to see the changes, or --fix to make them")
 
 
+_EXCLUDE = Option("Leave out these files or folders: 'tests/*'. Repeatable.", metavar="PATTERN")
+_SELECT = Option("Only this rule, or all rules with this prefix: OC21. Repeatable.", metavar="CODE")
+_BASELINE = Option("Leave out the findings that this file lists.", metavar="FILE", action="reads")
+
+
 @verb("scan", table="scan")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
 def command(
     *,
     paths: tuple[str, ...],
     target: Annotated[TargetOptions, only("torch", "macos")],
-    exclude: Annotated[
-        tuple[str, ...], Option("Leave out these files or folders: 'tests/*'. Repeatable.", metavar="PATTERN")
-    ] = (),
-    select: Annotated[
-        tuple[str, ...], Option("Only this rule, or all rules with this prefix: OC21. Repeatable.", metavar="CODE")
-    ] = (),
-    baseline: Annotated[
-        str, Option("Leave out the findings that this file lists.", metavar="FILE", action="reads")
-    ] = "",
+    exclude: Annotated[tuple[str, ...], _EXCLUDE] = (),
+    select: Annotated[tuple[str, ...], _SELECT] = (),
+    baseline: Annotated[str, _BASELINE] = "",
     update_baseline: Annotated[bool, flag("Write all findings to that file.")] = False,
     fix: Annotated[bool, flag("Apply the safe fixes, and report the other findings.")] = False,
     diff: Annotated[bool, flag("Print what --fix would change, and write nothing.")] = False,

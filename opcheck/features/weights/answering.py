@@ -71,11 +71,8 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
     if path.is_dir():
         return _of_listing(listings.FolderListing(path, spec), judge)
     if spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2:
-        raise ModelLoadError(
-            f"there is no file {spec}",
-            context=f"working directory {Path.cwd()}",
-            hint="write the path of a file or a folder, or a name on the hub: org/name",
-        )
+        hint = "write the path of a file or a folder, or a name on the hub: org/name"
+        raise ModelLoadError(f"there is no file {spec}", context=f"working directory {Path.cwd()}", hint=hint)
     listing, file = listings.open_hub(spec)
     return _of_files(listing, [_StoredModel([file])], judge) if file else _of_listing(listing, judge)
 
@@ -125,12 +122,9 @@ def _of_listing(listing: listings.Listing, judge: DtypeJudge) -> WeightsAnswer:
     """Answer for a model, a pipeline or an adapter."""
     models = [*_models(listing)]
     if not any(model.files for model in models):
-        seen = ", ".join(listing.names[:4]) or "nothing"
-        raise ModelLoadError(
-            f"{listing.source} has no weights (it has {seen})",
-            context=f"looked for {', '.join(reading.SUFFIXES)}",
-            hint="name a folder or a repository with weights, or a file",
-        )
+        problem = f"{listing.source} has no weights (it has {', '.join(listing.names[:4]) or 'nothing'})"
+        hint = "name a folder or a repository with weights, or a file"
+        raise ModelLoadError(problem, context=f"looked for {', '.join(reading.SUFFIXES)}", hint=hint)
     return _of_files(listing, models, judge)
 
 
@@ -260,14 +254,7 @@ def _of_files(listing: listings.Listing, models: Sequence[_StoredModel], judge: 
     raising = next(m for m, each in zip(models, judged, strict=True) if each.worst == worst)
     other = "" if worst.outcome in WORKS else _other_file(listing, raising, judge)
     rows = [
-        WeightsPart(
-            name=name,
-            format=file.format,
-            outcome=each.worst.outcome,
-            bytes=file.nbytes,
-            dtypes=dict(file.elements()),
-            text=each.worst.text,
-        )
+        _row(name, file.format, each.worst, [file], file.elements())
         for model, each in zip(models, judged, strict=True)
         for name, file in zip(model.files, each.stored, strict=True)
     ]
@@ -280,6 +267,13 @@ def _of_files(listing: listings.Listing, models: Sequence[_StoredModel], judge: 
         evidence=tuple(dict.fromkeys(worst.evidence)),
         not_checked=(NOT_CHECKED, "what a program does with the weights: opcheck audit"),
     )
+
+
+def _row(
+    name: str, form: str, worst: PartOutcome, files: Sequence[StoredFile], dtypes: Mapping[str, int]
+) -> WeightsPart:
+    outcome, nbytes = worst.outcome, sum(file.nbytes for file in files)
+    return WeightsPart(name=name, format=form, outcome=outcome, bytes=nbytes, dtypes={**dtypes}, text=worst.text)
 
 
 def _answer(
@@ -349,16 +343,9 @@ def _of_workflow(content: Any, folder: listings.FolderListing, judge: DtypeJudge
         worst = max((own, *casts), key=lambda part: part.rank)
         files += stored
         parts.append(replace(worst, part=f"{named.name} ({named.node})"))
-        rows.append(
-            WeightsPart(
-                name=named.name,
-                format=stored[0].format if stored else listings.format_of(named.name),
-                outcome=worst.outcome,
-                bytes=sum(file.nbytes for file in stored),
-                dtypes=part_outcomes.total(file.elements() for file in stored),
-                text=worst.text,
-            )
-        )
+        form = stored[0].format if stored else listings.format_of(named.name)
+        dtypes = part_outcomes.total(file.elements() for file in stored)
+        rows.append(_row(named.name, form, worst, stored, dtypes))
     if not rows:
         raise reading.make_damaged_error(folder.source, "its nodes name no file of weights")
     worst = max(parts, key=lambda part: part.rank)

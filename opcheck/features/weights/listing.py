@@ -150,11 +150,8 @@ def open_hub(spec: str) -> tuple[HubListing, str]:
     listing = HubListing(name, spec)
     if file and file not in listing.names:
         near = ", ".join(each for each in listing.names if each.endswith(reading.SUFFIXES))
-        raise ModelLoadError(
-            f"{parts[0]}/{parts[1]} has no file {file}",
-            context=f"hub name {spec}",
-            hint=f"it has {near[:300] or 'no weights'}",
-        )
+        problem, hint = f"{parts[0]}/{parts[1]} has no file {file}", f"it has {near[:300] or 'no weights'}"
+        raise ModelLoadError(problem, context=f"hub name {spec}", hint=hint)
     return listing, file
 
 
@@ -182,22 +179,17 @@ class HubListing:
         try:
             import huggingface_hub as hub
         except ImportError as error:
-            raise ModelLoadError(
-                "huggingface_hub is not installed",
-                context=f"{self.source} is on a hub",
-                hint="python -m pip install huggingface_hub",
-            ) from error
+            context, hint = f"{self.source} is on a hub", "python -m pip install huggingface_hub"
+            raise ModelLoadError("huggingface_hub is not installed", context=context, hint=hint) from error
         try:
             return request(hub)
         except OpcheckError:
             raise
         except Exception as error:  # huggingface_hub takes what a server sends as it comes
             if repository.is_unreachable(error):
-                raise ModelLoadError(
-                    f"the hub does not answer ({type_and_text(error)})",
-                    context=f"{self.source} is neither a file nor a folder here",
-                    hint="connect and try again, or name a file or a folder",
-                ) from error
+                problem, context = f"the hub does not answer ({type_and_text(error)})", "is neither a file nor a folder"
+                hint = "connect and try again, or name a file or a folder"
+                raise ModelLoadError(problem, context=f"{self.source} {context} here", hint=hint) from error
             raise repository.refusal(error, self._name) from error
 
     def text(self, name: str) -> str:
