@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from opcheck.common.grouping import group_values
 from opcheck.common.versions import Version
 from opcheck.data.registrations import FILES
 from opcheck.data.tables import SCHEMA, ListFile
@@ -174,8 +173,9 @@ def api_names(name: str, directory: Path | None = None) -> tuple[str, ...]:
 @functools.cache
 def _bases(directory: Path | None) -> dict[str, tuple[str, ...]]:
     """Return the overloads of each operator over all releases, by its name without an overload."""
-    operators = sorted(_REGISTERED.load(directory).operators)
-    overloads = group_values((op.partition("::")[2].partition(".")[0], op) for op in operators)
+    overloads: dict[str, list[str]] = {}  # not group_values: opcheck op loads no module for it
+    for op in sorted(_REGISTERED.load(directory).operators):
+        overloads.setdefault(op.partition("::")[2].partition(".")[0], []).append(op)
     return {base: tuple(ops) for base, ops in overloads.items()}
 
 
