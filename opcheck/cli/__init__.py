@@ -58,12 +58,8 @@ class _Verbs(click.Group):
             return super().resolve_command(ctx, args)
         near = [f"opcheck {verb}" for verb in difflib.get_close_matches(name, verbs(), 1)]
         near += [f"opcheck {verb} {name}" for form, verb in _WITHOUT_VERB if form.fullmatch(name)]
-        hint = next(iter(near), "")
-        raise UsageError(
-            f"opcheck has no command {brief(name)}",
-            context="opcheck",
-            hint=f"did you mean {hint}?" if hint else "opcheck --help lists the commands",
-        )
+        hint = f"did you mean {near[0]}?" if near else "opcheck --help lists the commands"
+        raise UsageError(f"opcheck has no command {brief(name)}", context="opcheck", hint=hint)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read ``help VERB`` as ``VERB --help``."""

@@ -132,15 +132,9 @@ def fix_of(finding: Finding) -> str:
 
 def details(finding: Finding) -> Iterator[tuple[str, str]]:
     """Name the further texts of a finding that it has, in reading order."""
-    for name, text in (
-        ("ignored", finding.ignored),
-        ("prints", finding.prints),
-        ("help", finding.hint),
-        ("try", finding.remedy),
-        ("fix", fix_of(finding)),
-    ):
-        if text:
-            yield name, text
+    texts = {"ignored": finding.ignored, "prints": finding.prints, "help": finding.hint, "try": finding.remedy}
+    texts["fix"] = fix_of(finding)
+    yield from ((name, text) for name, text in texts.items() if text)
 
 
 # SARIF
@@ -193,13 +187,8 @@ def _sarif_result(
 ) -> dict[str, Any]:
     """Write a finding at one of its places as a result (3.27)."""
     finding = occurrence.finding
-    parts = (
-        finding.message,
-        f"Help: {finding.hint}" if finding.hint else "",
-        f"Try: {finding.remedy}" if finding.remedy else "",
-        f"Fix: {fix_of(finding)}" if fix_of(finding) else "",
-        f"For: {occurrence.scope}" if occurrence.scope else "",
-    )
+    texts = {"Help": finding.hint, "Try": finding.remedy, "Fix": fix_of(finding), "For": occurrence.scope}
+    parts = (finding.message, *(f"{name}: {text}" for name, text in texts.items() if text))
     location = _sarif_location(occurrence)
     result = {
         "ruleId": finding.rule,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from opcheck import render
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
+from opcheck.common.picking import pick
 from opcheck.common.text import and_more, plural
 from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
@@ -267,13 +268,8 @@ def entry(finding: Finding, places: Iterable[blocks.FindingPlace], scope: str = 
         scope: The models and targets that have it; empty: those of the page.
     """
     details = map(_detail, findings.details(finding))
-    return blocks.FindingEntry(
-        severity=finding.severity,
-        rule=finding.rule,
-        message=finding.message,
-        places=tuple(places),
-        details=(*([("for", scope)] if scope else []), *details),
-    )
+    shown = (*([("for", scope)] if scope else []), *details)
+    return blocks.FindingEntry(places=tuple(places), details=shown, **pick(finding, "severity", "rule", "message"))
 
 
 def place(where: GroupLocation, call: int | None = None) -> blocks.FindingPlace:
@@ -417,9 +413,6 @@ def save(report: Report, path: Path) -> None:
     name = render.format_of(str(path))
     if name is None:
         suffixes = sorted(suffix for each in render.FORMATS.values() for suffix in each)
-        raise UsageError(
-            f"no format has the suffix {path.suffix!r}",
-            context=f"Report.save({str(path)!r})",
-            hint=f"one of {', '.join(suffixes)}",
-        )
+        problem, hint = f"no format has the suffix {path.suffix!r}", f"one of {', '.join(suffixes)}"
+        raise UsageError(problem, context=f"Report.save({str(path)!r})", hint=hint)
     write_text(path, render.render(report, name))

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from opcheck.common.picking import pick
 from opcheck.common.text import filesize, plural
 from opcheck.judge.judge import outcome
 from opcheck.lookup.matrix import STATES, short
@@ -59,13 +60,7 @@ def render(record: Report) -> str:
 
 
 #: The sections of every page, by their anchors: those before the ones that a report may lack, and those after.
-_FIRST = (
-    ("findings", "Findings"),
-    ("summary", "Summary"),
-    ("graph", "Graph"),
-    ("transfers", "Transfers"),
-    ("operators", "Operators"),
-)
+_FIRST = [(name, name.capitalize()) for name in ("findings", "summary", "graph", "transfers", "operators")]
 _LAST = (("evidence", "Evidence"), ("not-checked", "Not checked"))
 
 
@@ -195,14 +190,10 @@ def _data(record: Report) -> dict[str, Any]:
 
 def _group(group: CallGroup) -> dict[str, Any]:
     verdict = group.verdict
-    row = outcome(verdict)
     return {
         "op": group.op,
-        "side": row.side,
-        "label": row.label,
-        "because": verdict.because,
-        "prints": verdict.prints,
-        "confidence": verdict.confidence,
+        **pick(outcome(verdict), "side", "label"),
+        **pick(verdict, "because", "prints", "confidence"),
         "evidence": _evidence(verdict.evidence),
         "statements": _statements(verdict),
         "places": [[*_source(entry.location), entry.phase] for entry in group.locations],

@@ -17,18 +17,8 @@ WIDTH = 100
 #: Columns of a cell of sentences, at least.
 _NARROWEST = 30
 _WORD = re.compile(r"\s*\S+\s*")
-_CODES = {
-    "name": "1",
-    "strong": "1",
-    "dim": "2",
-    "error": "31",
-    "raises": "31",
-    "warning": "33",
-    "cpu": "33",
-    "note": "36",
-    "unknown": "35",
-    "mps": "32",
-}
+_CODES = {"dim": "2", "mps": "32", "unknown": "35", "note": "36"}
+_CODES |= {"name": "1", "strong": "1", "error": "31", "raises": "31", "warning": "33", "cpu": "33"}
 
 
 class _Layout(NamedTuple):

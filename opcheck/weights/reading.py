@@ -407,11 +407,9 @@ def read(stream: BinaryIO, size: int, name: str, *, is_whole: bool = True) -> St
 
 def make_damaged_error(name: str, why: str) -> ModelLoadError:
     """Return the error for a file that cannot be read."""
-    return ModelLoadError(
-        f"{PurePosixPath(name).name} cannot be read: {why}",
-        context=f"file {name}",
-        hint="download it again; a file of another program is not read",
-    )
+    problem = f"{PurePosixPath(name).name} cannot be read: {why}"
+    hint = "download it again; a file of another program is not read"
+    return ModelLoadError(problem, context=f"file {name}", hint=hint)
 
 
 def _read(stream: BinaryIO, size: int, name: str, *, is_whole: bool) -> StoredFile:

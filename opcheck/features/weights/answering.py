@@ -306,15 +306,9 @@ def _answer(
 def _other_file(listing: listings.Listing, model: _StoredModel, judge: DtypeJudge) -> str:
     """Return another file of the same repository that works; empty: none was found among the first."""
     folders = {name.rpartition("/")[0] for name in model.files}
-    others = [
-        name
-        for name in listing.names
-        if name not in model.files
-        and name.lower().endswith(reading.SUFFIXES)
-        and name.rpartition("/")[0] in folders
-        and not _TRAINING.search(name)
-        and not repository.SHARD.search(name)
-    ]
+    near = [name for name in listing.names if name.rpartition("/")[0] in folders and name not in model.files]
+    whole = (name for name in near if not _TRAINING.search(name) and not repository.SHARD.search(name))
+    others = (name for name in whole if name.lower().endswith(reading.SUFFIXES))
     for name in sorted(others, key=_gguf_place)[:_MOST_OTHERS]:
         try:
             judged = _judge_model(listing, _StoredModel([name]), judge)

@@ -122,14 +122,9 @@ class DtypeJudge:
 
 
 def _make_refusal(name: str, outcome: Becomes, verdict: Verdict) -> PartOutcome:
-    return PartOutcome(
-        part=name,
-        outcome=outcome,
-        because=verdict.because,
-        text=verdict.prints,
-        instead=f"{_NEWER}cast it: tensor.to(torch.{CAST_TO[DTYPES[name].kind]}) on the CPU, then .to('mps')",
-        evidence=_evidence(verdict),
-    )
+    way_out = f"{_NEWER}cast it: tensor.to(torch.{CAST_TO[DTYPES[name].kind]}) on the CPU, then .to('mps')"
+    refusal = PartOutcome(part=name, outcome=outcome, because=verdict.because, text=verdict.prints)
+    return replace(refusal, instead=way_out, evidence=_evidence(verdict))
 
 
 def _evidence(verdict: Verdict) -> tuple[str, ...]:

@@ -28,11 +28,8 @@ def command(
         output.deliver(part_outcomes.every_method(target.target(lists), lists), page.methods_document)
         return 0
     if not source:
-        raise UsageError(
-            "nothing is named",
-            context="opcheck weights",
-            hint="name a file, a folder, a workflow or a repository, or list the methods: --methods",
-        )
+        hint = "name a file, a folder, a workflow or a repository, or list the methods: --methods"
+        raise UsageError("nothing is named", context="opcheck weights", hint=hint)
     answer = answering.answer(source, target.target(lists), lists)
     output.deliver(answer, page.document, sections)
     if answer.outcome in {"raises_at_load", "raises_at_run", "wrong"}:
