@@ -319,15 +319,10 @@ def _gitlab_finding(occurrence: Occurrence) -> dict[str, object]:
     fix = f"Fix: {fix_of(finding)}" if fix_of(finding) else ""
     parts = filter(None, (finding.message, finding.hint, fix, ignored, occurrence.notes))
     allowed = finding.ignored or occurrence.state not in {"", "new"}
-    return _gitlab_entry(
-        ". ".join(parts),
-        finding.rule,
-        occurrence.fingerprint,
-        "info" if allowed else _GITLAB[finding.severity],
-        # GitLab takes no entry without a path.
-        occurrence.file or occurrence.model,
-        occurrence.line,
-    )
+    severity = "info" if allowed else _GITLAB[finding.severity]
+    # GitLab takes no entry without a path.
+    path = occurrence.file or occurrence.model
+    return _gitlab_entry(". ".join(parts), finding.rule, occurrence.fingerprint, severity, path, occurrence.line)
 
 
 def _gitlab_entry(

@@ -53,13 +53,9 @@ def _fold(text: str) -> Iterator[str]:
 
 
 def _table(block: blocks.Table) -> Iterator[str]:
-    rows = [
-        [
-            (markdown_code if n in block.code else markdown)(blocks.plain(cell), in_table=True)
-            for n, cell in enumerate(row)
-        ]
-        for row in block.rows
-    ]
+    writers = [markdown_code if n in block.code else markdown for n in range(len(block.headers))]
+    texts = [map(blocks.plain, row) for row in block.rows]
+    rows = [[write(text, in_table=True) for write, text in zip(writers, row, strict=True)] for row in texts]
     headers = [markdown(header, in_table=True) for header in block.headers]
     rule = ["---:" if n in block.right else "---" for n in range(len(headers))]
     yield from (f"| {' | '.join(cells)} |" for cells in (headers, rule, *rows))

@@ -81,21 +81,17 @@ def _cache(entries: Sequence[MemoryCache]) -> Table:
 def answers(memory: Memory) -> Iterator[Block]:
     """Make what the user asked for: the plan, and the largest sizes."""
     if memory.plan:
-        yield _plans(memory.plan)
+        yield Bullets(tuple(_plans(memory.plan)))
     if memory.limits:
         yield _limits(memory.limits)
 
 
-def _plans(entries: Sequence[MemoryPlan]) -> Bullets:
-    """Make a line for each plan: the changes, how they are written, and the memory."""
-    return Bullets(
-        tuple(
-            f"{_PLANNED[each.state]} {each.memory} GB with {join_and(each.changes)}: MPS allocated "
-            f"{filesize(each.allocated)}, other {filesize(each.other)} ({each.checked}); "
-            f"{'; '.join(each.how)}".rstrip("; ")
-            for each in entries
-        )
-    )
+def _plans(entries: Sequence[MemoryPlan]) -> Iterator[str]:
+    """Write a line for each plan: the changes, how they are written, and the memory."""
+    for each in entries:
+        changed = f"{_PLANNED[each.state]} {each.memory} GB with {join_and(each.changes)}"
+        used = f"MPS allocated {filesize(each.allocated)}, other {filesize(each.other)} ({each.checked})"
+        yield f"{changed}: {used}; {'; '.join(each.how)}".rstrip("; ")
 
 
 def _limits(entries: Sequence[MemoryLimit]) -> Table:

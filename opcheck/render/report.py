@@ -311,8 +311,7 @@ def finding_log(report: Report) -> FindingLog:
     """List the findings at each of their places."""
     plain = msgspec.to_builtins
     properties = {
-        "headline": report.headline,
-        "model": report.model,
+        **pick(report, "headline", "model"),
         "target": plain(report.target),
         "totals": report.totals,
         "complete": report.capture.complete,
