@@ -53,12 +53,26 @@ def _fold(text: str) -> Iterator[str]:
 
 
 def _table(block: blocks.Table) -> Iterator[str]:
+    from tabulate import DataRow, TableFormat, tabulate
+
     writers = [markdown_code if n in block.code else markdown for n in range(len(block.headers))]
     texts = [map(blocks.plain, row) for row in block.rows]
     rows = [[write(text, in_table=True) for write, text in zip(writers, row, strict=True)] for row in texts]
     headers = [markdown(header, in_table=True) for header in block.headers]
-    rule = ["---:" if n in block.right else "---" for n in range(len(headers))]
-    yield from (f"| {' | '.join(cells)} |" for cells in (headers, rule, *rows))
+    rule = " | ".join("---:" if n in block.right else "---" for n in range(len(headers)))
+    row_format = DataRow("| ", " | ", " |")
+    table = TableFormat(
+        lineabove=None,
+        linebelowheader=lambda _widths, _alignments: f"| {rule} |",
+        linebetweenrows=None,
+        linebelow=None,
+        headerrow=row_format,
+        datarow=row_format,
+        padding=0,
+        with_header_hide=None,
+    )
+    # Cells are texts already, and stay unpadded: no column is aligned.
+    yield tabulate(rows, headers, tablefmt=table, stralign=None, numalign=None, disable_numparse=True)
 
 
 def _words(words: blocks.Words) -> str:
