@@ -393,7 +393,7 @@ def _together(case: _CallOnTarget, ids: Iterable[tuple[str, ...]]) -> tuple[str,
     return tuple(filter(may_match, _sorted_ids(ids)))
 
 
-#: Detail of the evidence that marks a composite which the capture did not look into, and a composite that calls nothing.
+#: Details of the evidence for a composite that the capture did not look into, and for a composite without calls.
 NOT_FOLLOWED, _CALLS_NOTHING = "its body was not followed", "its body calls nothing"
 
 
