@@ -97,7 +97,7 @@ def hint_of(error: Exception, otherwise: str) -> str:
 
 
 def is_out_of_space(error: Exception) -> bool:
-    """Return whether the disk, a quota or a limit of the process has no room for what is written."""
+    """Return whether the disk, a quota or a limit of the process has no room."""
     return getattr(error, "errno", 0) in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -155,7 +155,7 @@ def open_replacement(path: Path, status: os.stat_result | None = None, *, mode: 
 
 @contextlib.contextmanager
 def _open_beside(path: Path, mode: int = 0o666) -> Iterator[tuple[BinaryIO, Path]]:
-    """Open a new file in the folder of another one, and remove it at the end of the block if it is still there."""
+    """Open a new file in the folder of another file, and remove it at the end of the block if it is still there."""
     # No one can guess this name and put a link there; even then the link is not followed.
     beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)

@@ -66,8 +66,8 @@ class Scanned:
 
     def keywords(self, call: ast.Call, *names: str) -> str:
         """Return the source of the keywords of a call as further arguments, of all or of those with these names."""
-        given = (each for each in call.keywords if not names or each.arg in names)
-        return "".join(f", {each.arg}={self.text(each.value)}" for each in given)
+        shown = (each for each in call.keywords if not names or each.arg in names)
+        return "".join(f", {each.arg}={self.text(each.value)}" for each in shown)
 
     def unwrap_device(self, node: ast.expr) -> ast.expr:
         """Return the text in ``torch.device(text)``, and any other expression as it is."""

@@ -150,9 +150,9 @@ def _search_of(word: str) -> _Search:
         elif part.startswith("import:"):
             parts.append(_Imported(part.removeprefix("import:")))
         elif "torch." in part:
-            given, _, name = part.partition("torch.")
+            before, _, name = part.partition("torch.")
             plain += ["torch", *re.findall(r"^\w+", name)]
-            parts.append(_OfTorch(name, *(_GIVEN if given else ())))
+            parts.append(_OfTorch(name, *(_GIVEN if before else ())))
         elif part:
             # ``re`` finds an expression faster if its letters come first.
             whole = _WHOLE_WORD.sub(_AFTER_IT, part)

@@ -280,8 +280,8 @@ def _find_registered(tree: ast.AST) -> Iterator[str]:
                 owner in libraries
             ):
                 namespace, usual = libraries[owner]
-                given = [*more[1:2], *(each.value for each in node.keywords if each.arg == "dispatch_key")]
-                key, name = _text(given[0]) if given else usual, _text(first)
+                keys = [*more[1:2], *(each.value for each in node.keywords if each.arg == "dispatch_key")]
+                key, name = _text(keys[0]) if keys else usual, _text(first)
                 if _MPS_KEYS & {*loops.get(key, [key])}:
                     yield name if "::" in name else f"{namespace}::{name}"
 

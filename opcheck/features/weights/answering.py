@@ -80,7 +80,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
 def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     """Answer for a file of this machine."""
     if path.suffix.lower() != ".json":
-        listing = _NamedFile(path.parent, spec)
+        listing = _SingleFileListing(path.parent, spec)
         model = _StoredModel([path.name], config=_find_configuration(listing))
         listing.names = [path.name]
         return _of_files(listing, [model], judge)
@@ -99,8 +99,8 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
     raise reading.make_damaged_error(spec, "it is neither an index of weights nor a workflow of ComfyUI")
 
 
-class _NamedFile(listings.FolderListing):
-    """A folder with the one file that the user named."""
+class _SingleFileListing(listings.FolderListing):
+    """The file of a folder that the user named."""
 
     def open_header(self, name: str) -> AbstractContextManager[tuple[BinaryIO, int]]:
         """Open the file, wherever a link leads."""

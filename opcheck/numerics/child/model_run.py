@@ -41,7 +41,7 @@ def build_model(request: CaptureRequest, say: Say) -> tuple[nn.Module, Inputs]:
     return model, inputs
 
 
-#: The mode that sees the calls of a run, if there is one.
+#: The mode that sees the calls of a run, if any.
 RunMode = Float64Mode | contextlib.nullcontext[None]
 
 

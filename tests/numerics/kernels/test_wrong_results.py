@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("llvmlite")
 
-from opcheck.kernels.host.host_call import BoundCall, HostCall
+from opcheck.kernels.host.host_call import CallArguments, HostCall
 from opcheck.numerics.child.float64 import Float64Call
 from opcheck.numerics.kernels.child import sampling
 from opcheck.numerics.kernels.child.sampling import Sampler
@@ -26,7 +26,7 @@ def compare(func: Any, *args: Any, functor: str = "", name: str = "any", change:
     results = tuple(change(output.clone()) for output in outputs)
     operands = tuple(each for each in args if isinstance(each, Tensor))
     host = HostCall(func, name, call.arguments(), outputs)
-    return find_wrong(host, BoundCall((), results, functor, operands))[0]
+    return find_wrong(host, CallArguments((), results, functor, operands))[0]
 
 
 def at(place: int, value: float) -> Any:
@@ -83,7 +83,7 @@ def test_a_step_of_exact_operands_has_no_slack() -> None:
 
     call = Float64Call(aten.div.Tensor_mode, args, {"rounding_mode": "floor"})
     host = HostCall(call.func, "div", call.arguments(), (floor(*args),))
-    bound = BoundCall((), (torch.tensor([33000.0]),), "div_floor", args)
+    bound = CallArguments((), (torch.tensor([33000.0]),), "div_floor", args)
     assert find_wrong(host, bound)[0] is not None
 
 

@@ -66,8 +66,8 @@ def processes_of_mac(target: Target) -> Iterator[None]:
                 dist.all_gather(numbers, number, group=group)
             original(group, tensors, *logger)
 
-        known, has_mps = dist.Backend.default_device_backend_map, target.torch >= _DEFAULT_BACKEND
-        backends = {device: name for device, name in known.items() if device != "mps" or has_mps}
+        defaults, has_mps = dist.Backend.default_device_backend_map, target.torch >= _DEFAULT_BACKEND
+        backends = {device: name for device, name in defaults.items() if device != "mps" or has_mps}
         changes += [
             (*ACCELERATOR, lambda *_: torch.device("mps")),
             (*VERIFY_PARAMS, verify),

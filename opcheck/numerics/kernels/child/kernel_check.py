@@ -1,4 +1,4 @@
-"""Computes one call by the release's kernels on the program's own values, next to what the CPU computed.
+"""Computes one call by the release's kernels on the program's own values, next to the results of the CPU.
 
 The launches of calls that differ in nothing but their numbers are kept, so that a loop binds each call once.
 """

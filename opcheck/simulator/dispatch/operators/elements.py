@@ -59,8 +59,8 @@ def _fill_metadata(arguments: Given, _ask: TargetQueries) -> Results:
 def _guess_nonzero(arguments: Given, keep: int) -> Guess:
     x = arguments["self"]
     count, assumed = all_selected(x.numel())
-    known = x.numel() * x.dim() <= keep
-    result = torch.ones(x.shape, dtype=torch.bool).nonzero() if known else contiguous((count, x.dim()), torch.int64)
+    is_small = x.numel() * x.dim() <= keep
+    result = torch.ones(x.shape, dtype=torch.bool).nonzero() if is_small else contiguous((count, x.dim()), torch.int64)
     return Guess((result,), assumed)
 
 

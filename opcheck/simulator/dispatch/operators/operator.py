@@ -233,8 +233,8 @@ def gradients(
         asked = [leaf for leaf in leaves if leaf.requires_grad]
         if not asked or not arguments:
             return [None] * len(leaves)
-        ends, given = zip(*arguments, strict=True)
-        results = iter(torch.autograd.grad(ends, asked, given, allow_unused=True))
+        ends, gradients = zip(*arguments, strict=True)
+        results = iter(torch.autograd.grad(ends, asked, gradients, allow_unused=True))
     return [next(results) if leaf.requires_grad else None for leaf in leaves]
 
 
