@@ -417,7 +417,7 @@ def test_a_capture_reports_a_missing_name(tmp_path: Path) -> None:
 #: Private attributes that are not PyTorch's: ours on torch.Tensor, those of named tuples, of
 #: Python, of transformers.
 OURS = {"_mps", "_mps_outer", "_made_on_mps", "_opcheck"}
-PYTHONS = {"_replace", "_fields", "_getframe", "_exit", "_run_exitfuncs", "_showwarnmsg"}
+PYTHONS = {"_asdict", "_fields", "_make", "_replace", "_getframe", "_exit", "_run_exitfuncs", "_showwarnmsg"}
 OTHERS = {"_from_config", "_model_mapping", "_class_to_module", "_executor", "_keep_in_fp32_modules"}
 
 
