@@ -945,7 +945,7 @@ class Report(Record, frozen=True, kw_only=True):
 
     def to_html(self) -> str:
         """Return the page of ``opcheck audit -f html``: one file with all details, which loads nothing."""
-        return str(_renderer().render(self, "html"))
+        return str(import_module("opcheck.render").render(self, "html"))
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the report to a file, and return its path.
