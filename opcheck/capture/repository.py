@@ -432,12 +432,11 @@ def _from_recipe(spec: str) -> Repository:
     else:
         name = name.removeprefix(_TASK)
         fitting = (key for key, each in every.items() if each.task == name and each.config)
-    found = next(fitting, "")
-    if found:
+    if chosen := next(fitting, ""):
         return Repository(
-            name=f"recipe of {found}",
-            files={path: json.dumps(value) for path, value in every[found].contents().items()},
-            weights=(FolderWeights(elements={every[found].dtype: 1}),),
+            name=f"recipe of {chosen}",
+            files={path: json.dumps(value) for path, value in every[chosen].contents().items()},
+            weights=(FolderWeights(elements={every[chosen].dtype: 1}),),
         )
     if spec.startswith(RECIPE):
         near = difflib.get_close_matches(name, every)

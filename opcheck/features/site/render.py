@@ -248,7 +248,8 @@ def write(output: Path, files: Mapping[str, str]) -> None:
         with tempfile.TemporaryDirectory(
             prefix=f".{place.name}.", dir=place.parent, ignore_cleanup_errors=True
         ) as folder:
-            new, earlier = Path(folder, "site.new"), Path(folder, "site.old")
+            # The end of the temporary folder must not delete a site that could not be put back.
+            new, earlier = Path(folder, "site.new"), Path(f"{folder}.old")
             _fill(new, files)
             try:
                 if place.exists():
@@ -258,6 +259,7 @@ def write(output: Path, files: Mapping[str, str]) -> None:
                 if earlier.exists():
                     earlier.rename(place)
                 raise
+        shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _fill(folder: Path, files: Mapping[str, str]) -> None:

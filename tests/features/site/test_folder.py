@@ -122,6 +122,23 @@ def test_where_the_move_fails_the_earlier_site_comes_back(tmp_path: Path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
+def test_where_the_earlier_site_cannot_come_back_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "site"
+    render.write(place, {"index.html": "before"})
+    real = Path.rename
+
+    def refuse(self: Path, target: Path) -> Path:
+        if target == place:
+            raise OSError(errno.EACCES, "Permission denied")
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(UsageError, match="cannot write the site"):
+        render.write(place, {"index.html": "after"})
+    (kept,) = tmp_path.iterdir()
+    assert (kept / "index.html").read_text() == "before"
+
+
 def test_a_full_disk_is_found_before_the_pages_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = shutil.disk_usage(tmp_path)._replace(free=2 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: room)
