@@ -129,9 +129,9 @@ class Silencers:
         """Return a comment in these lines, or in the statement that they begin in, that ignores the code."""
         below, end = bisect.bisect_left(self._in_order, first), bisect.bisect(self._in_order, last)
         places = (*self._in_order[below:end], *self._around.get(first, ()))
-        found = {(place, code) for place in places if (place, code) in self._first}
-        self._used |= found
-        return self.comments[min(map(self._first.__getitem__, found))] if found else None
+        silenced = {(place, code) for place in places if (place, code) in self._first}
+        self._used |= silenced
+        return self.comments[min(map(self._first.__getitem__, silenced))] if silenced else None
 
     def list_unused(self, number: int) -> Iterator[str]:
         """Yield the codes of the comment with that number that have silenced nothing."""

@@ -109,8 +109,8 @@ finding = functools.partial(Finding, rule="", severity="")  # type: ignore[arg-t
 def make_finding(group: CallGroup, severity: Severity | None = None, *, hint: str, remedy: str = "") -> Finding:
     """Return the finding that reports the verdict of one group of calls."""
     message, places = f"{group.op}: {group.because}", group.locations
-    found = finding(message=message, hint=hint, op=group.op, prints=group.prints, locations=places, count=group.count)
-    return msgspec.structs.replace(found, remedy=remedy, severity=severity or found.severity)
+    result = finding(message=message, hint=hint, op=group.op, prints=group.prints, locations=places, count=group.count)
+    return msgspec.structs.replace(result, remedy=remedy, severity=severity or result.severity)
 
 
 def about_all(groups: Sequence[CallGroup], *, hint: str, remedy: str = "") -> Finding:
