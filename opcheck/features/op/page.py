@@ -146,7 +146,7 @@ def _exception(entry: Note, main: OverloadAnswer, headline: str) -> tuple[str, s
     dtypes = ", ".join(name for name in named if name in main.dtypes)
     case = wording.cut_at_word(entry.case, wording.SHORT_CASE)
     if case and entry.way_out and entry.case in headline:
-        case = "" if dtypes else "help"
+        case = "" if dtypes else "way out"
     rare = "rarely" if entry.frequency == "rarely" else ""
     return ": ".join(filter(None, (rare, dtypes, case, entry.way_out))), f" ({entry.id})"
 
