@@ -50,7 +50,7 @@ _OF_DTYPE = re.compile(
 )
 #: What TensorIterator, and meta functions in Python, raise for a result that the tensor to be written cannot hold
 #: (aten/src/ATen/TensorIterator.cpp, torch/_prims_common/wrappers.py).
-_OF_RESULT = re.compile(r"result type \w+ can't be cast to the desired output type|Attempting to cast from")
+_OF_RESULT = re.compile(r"result type [\w.]+ can't be cast to the desired output type|Attempting to cast from")
 CHUNK, SECONDS = 40, 60
 
 #: by overload: the dtypes with which some call ran, those with which each call failed for its dtype, and of these the
@@ -77,9 +77,10 @@ def outcomes(names: Sequence[str], device: str) -> Outcome:
     recorded: Outcome = {}
     for name in names:
         ran, refused, unfit = [], [], []
-        is_out = name.endswith("out")
+        arguments = overload_of(name)._schema.arguments  # noqa: SLF001 - its only description
+        is_out = any(each.is_out for each in arguments)
         # A bool tensor and a number make what the number is.
-        has_number = any("number" in str(each.type) for each in overload_of(name)._schema.arguments)  # noqa: SLF001 - its only description
+        has_number = any("number" in str(each.type) for each in arguments)
         for dtype in DTYPES:
             texts = [_attempt(overload_of(name), made) for made in scenes(getattr(torch, dtype), is_out=is_out)]
             if "" in texts:
@@ -132,7 +133,9 @@ def listed() -> Mapping[str, set[str]]:
             for device in ("cpu", "cuda", "mps", "xpu")
             for dtype in info.supported_dtypes(device)  # type: ignore[no-untyped-call]  # torch's
         }
-        ops = set(composites.api_names(info.name))
+        # The database has one row for a function and its aliases (clamp and clip).
+        names = (info.name, *(alias.name for alias in info.aliases))
+        ops = {op for name in names for op in composites.api_names(name)}
         for op in [*ops]:
             # A database row of a function speaks of its form in place and with out, too.
             base = op.partition(".")[0]
