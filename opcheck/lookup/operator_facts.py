@@ -18,6 +18,12 @@ from opcheck.data.statement_model import EVERY_OPERATOR, Statement
 _PLAIN_CALLS = dict.fromkeys(
     ("aten::linalg_matrix_rank", "aten::linalg_pinv"), ("aten::_linalg_svd", "aten::linalg_svd")
 )
+#: What a composite calls on a tensor of another dtype than its own: the mask of its zeros, and the counts to repeat by
+#: (cumprod_backward of ReduceOps.cpp and repeat_interleave of Repeat.cpp in aten/src/ATen/native, torch 1.13 to 2.15).
+INNER_DTYPES = {
+    ("aten::cumprod_backward", "aten::bitwise_not"): "bool",
+    ("aten::repeat_interleave.self_Tensor", "aten::repeat_interleave.Tensor"): "int64",
+}
 #: Copies between devices and dtypes.
 COPIES = frozenset({"aten::_to_copy", "aten::copy_"})
 
@@ -115,8 +121,14 @@ class OperatorFacts:
 
     @cached_method
     def statements_on(self, op: str, line: str) -> tuple[Statement, ...]:
-        """Return the statements on the overload or on one that decides for it, without those on every operator."""
-        return self._statements(self.deciding(op, line), line, on_kernels=False)
+        """Return the statements on the overload or on one that decides for it, without those on every operator.
+
+        A statement on dtypes is left out where the composite calls its operator on a tensor of another dtype.
+        """
+        inner = [name for caller, name in INNER_DTYPES if caller == op]
+        other = [each for name in inner for each in self._of_overload(name, line, on_kernels=False) if each.dtypes]
+        statements = self._statements(self.deciding(op, line), line, on_kernels=False)
+        return tuple(each for each in statements if each not in other)
 
     def _statements(self, names: Iterable[str], line: str, *, on_kernels: bool) -> tuple[Statement, ...]:
         """Return the statements on these overloads by id: those on every kernel, or those on operators alone."""

@@ -23,7 +23,7 @@ from opcheck.data.tables import refused_by
 from opcheck.judge.judge import OUTCOMES, judge_by_lists, outcome, refused_everywhere
 from opcheck.lookup.answer_records import State
 from opcheck.lookup.answer_words import REMOVED
-from opcheck.lookup.operator_facts import OperatorFacts, is_python, tests_dtypes
+from opcheck.lookup.operator_facts import INNER_DTYPES, OperatorFacts, is_python, tests_dtypes
 from opcheck.model.records import Evidence, OpCall, TensorSpec, Verdict, contiguous_stride
 
 #: The dtypes that a coverage table shows; all others only on request.
@@ -230,7 +230,7 @@ class OperatorLookup:
         return min(verdicts, key=lambda verdict: outcome(verdict).severity)
 
     def _composite(self, op: str, target: Target, dtype: str, spatial: int) -> Verdict:
-        """Return the worst verdict of the operators that it calls in every case, each judged with the same dtype.
+        """Return the worst verdict of the operators that it calls in every case, each judged with the dtype it gets.
 
         What it calls with some arguments only decides where it computes nothing in every case
         (``torch.stft`` always makes a view, and calls one of two transforms); else the reason names it.
@@ -239,7 +239,8 @@ class OperatorLookup:
         own = self._own(op, target, dtype, spatial)
         if calls is None or not calls.both or own.status != "native":
             return own
-        judged = {name: self._verdict(name, target, dtype, spatial) for name in calls.both}
+        dtypes = {name: INNER_DTYPES.get((op, name), dtype) for name in calls.both}
+        judged = {name: self._verdict(name, target, inner, spatial) for name, inner in dtypes.items()}
         computes = not BOOKKEEPING.issuperset(calls.always) or not calls.sometimes
         usual = calls.always if computes else calls.sometimes
         if is_python(op) and not calls.always:

@@ -22,6 +22,10 @@ _LOOKUP = OperatorLookup(load())
         ("aten::lgamma", "complex64", True),
         ("aten::_linalg_svd", "float16", True),  # norm has half precision, and casts before it calls this
         ("aten::logaddexp", "int64", False),  # a Metal kernel takes it
+        ("aten::div_.Tensor", "int64", True),  # a quotient does not fit into integers
+        ("aten::div.Tensor", "int64", False),
+        ("aten::clip", "complex64", True),  # the row of its alias clamp speaks of it
+        ("aten::clip.out", "float32", False),  # a result of integers alone is refused
         ("aten::no_such_operator", "float32", False),
     ],
 )
@@ -41,6 +45,22 @@ def test_the_cpu_of_this_machine_refuses_it() -> None:
 def test_a_composite_is_not_judged_by_what_it_calls_in_another_dtype() -> None:
     # isin of floats combines truth values bit by bit.
     assert _LOOKUP.verdict("aten::isin.Tensor_Tensor", target("2.15", "26.0"), "float32").status == "native"
+
+
+@pytest.mark.parametrize(
+    ("op", "status"),
+    [
+        ("aten::cumprod_backward", "native"),  # it inverts the mask of its zeros
+        ("aten::repeat_interleave.self_Tensor", "native"),  # the counts are integers, whatever is repeated
+        ("aten::bitwise_not", "unsupported"),
+        ("aten::repeat_interleave.Tensor", "unsupported"),
+    ],
+)
+def test_a_statement_on_dtypes_stays_with_the_tensor_that_it_is_about(op: str, status: str) -> None:
+    aim = target("2.13", "26.0")
+    assert _LOOKUP.verdict(op, aim, "float32").status == status
+    about = _LOOKUP.operators.statements_on(op, "2.13")
+    assert any("float32" in each.dtypes and each.effect == "raises" for each in about) == (status == "unsupported")
 
 
 def test_an_audit_refuses_it_although_the_meta_kernel_ends_the_model() -> None:
