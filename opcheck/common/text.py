@@ -3,7 +3,7 @@
 import functools
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 #: Not the tokenize module: a line is often half a statement, and the module raises for it.
 _TOKEN = re.compile(
@@ -89,13 +89,32 @@ def join_and(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
+#: Characters of an exception's message that are read, and exceptions of a chain.
+_LONGEST_MESSAGE, _LONGEST_CHAIN = 1 << 16, 1000
+
+
 def error_text(error: BaseException) -> str:
-    """Return the message of an exception of user code: its ``__str__`` may raise, or give no UTF-8."""
+    """Return the message of an exception of user code: its ``__str__`` may raise, give no UTF-8 or be very long."""
     try:
-        text = str(error)
+        text = str.__getitem__(str(error), slice(_LONGEST_MESSAGE))  # it may be of a subclass
     except BaseException:  # noqa: BLE001 - user code, which may raise KeyboardInterrupt
         return "(its message cannot be read)"
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def error_type(error: BaseException) -> str:
+    """Return the name of an exception's class, which may be very long; no metaclass of user code is called."""
+    return shorten(str(vars(type)["__name__"].__get__(type(error))), 200)
+
+
+def error_chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that Python prints before it, up to a thousand: user code may make a circle."""
+    seen: set[int] = set()
+    earlier: BaseException | None = error
+    while earlier is not None and id(earlier) not in seen and len(seen) < _LONGEST_CHAIN:
+        seen.add(id(earlier))
+        yield earlier
+        earlier = earlier.__cause__ or (None if earlier.__suppress_context__ else earlier.__context__)
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
@@ -105,7 +124,7 @@ def one_line(error: BaseException, limit: int = 300) -> str:
 
 def type_and_text(error: BaseException) -> str:
     """Return the class of an exception and its message on one line; the class alone where the message is empty."""
-    return f"{type(error).__name__}: {one_line(error)}".removesuffix(": ")
+    return f"{error_type(error)}: {one_line(error)}".removesuffix(": ")
 
 
 @functools.lru_cache(maxsize=64)

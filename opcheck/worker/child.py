@@ -32,31 +32,51 @@ from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.worker import dependency_tracking, environments, platform
 from opcheck.worker.protocol import Answered, Message, Order, Stage, WorkFailure, failure_of, seal
 
+#: A program may replace these in their modules.
+_EXIT, _FAILED = os._exit, platform.Fork.FAILED
+
 
 def main(arguments: list[str]) -> None:
     """Answer until there are no more orders, or run the program; it ends the process."""
     platform.die_with_parent()
     flag, name, *rest = arguments if arguments[0].startswith("--") else ("", *arguments)
     if flag == "--program":
-        code = pkgutil.resolve_name(name)(Path(*rest))
-        sys.stdout.flush()
-        sys.stderr.flush()
-        sys.exit(code)
+        _run_program(name, Path(*rest))
     platform.confine_signals()
     orders, answers = _take_streams()
     process = os.getpid()
     for line in orders:
         order = msgspec.json.decode(line, type=Order)
         message = _answer(name, order, answers, torch=flag == "--torch")
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # user code may have closed it
-                stream.flush()
+        _flush()
         if os.getpid() == process:  # and not a fork of it that user code let run on
             _send(answers, message, order)
         else:
             break
     # Threads and atexit handlers of user code must not keep the process alive.
     os._exit(0)
+
+
+def _run_program(name: str, file: Path) -> None:
+    """Run the program and end the process; no program leaves a traceback of opcheck's, however it damaged Python."""
+    is_done = False
+    try:
+        code = pkgutil.resolve_name(name)(file)
+        is_done = True
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        platform.interrupt_this_process()
+    finally:  # a program may have removed the names of all exceptions
+        if not is_done:
+            _EXIT(_FAILED)
+    _flush()
+    sys.exit(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # user code may have closed it
+            stream.flush()
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:

@@ -16,7 +16,7 @@ import msgspec
 
 from opcheck.common import errors
 from opcheck.common.errors import CaptureError, OpcheckError
-from opcheck.common.text import error_text
+from opcheck.common.text import error_text, error_type
 from opcheck.model.records import Record
 from opcheck.worker.process import GarbledError
 
@@ -140,9 +140,8 @@ def silent(text: str, *, seconds: float = 0.0) -> None:
 def failure_of(error: BaseException, subject: str) -> WorkFailure:
     """Convert an exception: opcheck's own keeps its three lines, any other becomes a CaptureError of ``subject``."""
     if isinstance(error, OpcheckError):
-        name = type(error).__name__
-        return WorkFailure(error=name, message=error.message, context=error.context, hint=error.hint)
-    text = " ".join(f"{type(error).__name__}: {error_text(error)}".split())
+        return WorkFailure(error=error_type(error), message=error.message, context=error.context, hint=error.hint)
+    text = " ".join(f"{error_type(error)}: {error_text(error)}".split())
     return WorkFailure(
         error=CaptureError.__name__,
         message=f"the capture of this model broke off: {text}",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from opcheck.common.text import error_text, filesize, plural
+from opcheck.common.text import error_chain, error_text, error_type, filesize, plural
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,35 @@ class _SilentError(Exception):
 def test_the_text_of_any_exception_can_be_written(error: Exception, text: str) -> None:
     assert error_text(error) == text
     error_text(error).encode()
+
+
+def test_a_long_message_and_a_long_name_of_a_class_are_cut() -> None:
+    error = type("E" * 1_000_000, (Exception,), {})("x" * 1_000_000)
+    assert len(error_text(error)) < 100_000
+    assert len(error_type(error)) <= 200
+
+
+def test_a_metaclass_that_raises_does_not_hide_the_name_of_a_class() -> None:
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> object:
+            raise RuntimeError(name)
+
+    class HostileError(Exception, metaclass=Meta):
+        pass
+
+    assert error_type(HostileError()) == "HostileError"
+
+
+def test_a_chain_of_exceptions_has_an_end() -> None:
+    first, second = ValueError(), KeyError()
+    first.__cause__, second.__context__ = second, first
+    assert list(error_chain(first)) == [first, second]
+    long = ValueError()
+    for _ in range(5000):
+        later = ValueError()
+        later.__context__ = long
+        long = later
+    assert len(list(error_chain(long))) == 1000
+    first.__suppress_context__ = True
+    first.__cause__ = None
+    assert list(error_chain(first)) == [first]

@@ -66,7 +66,7 @@ def run(request: RunRequest) -> RunOutcome:
                 f"the program {how_it_ended(code)} and left no report",
                 context=request.program,
                 hint="opcheck reports when the program comes to its end, also by an exception; "
-                "os._exit, SIGKILL, an exec or a full temporary disk leave nothing behind",
+                "os._exit, SIGKILL, an exec, a damaged Python or a full temporary disk leave nothing behind",
             )
         if isinstance(outcome, WorkFailure):
             raise error_of(outcome)

@@ -16,7 +16,7 @@ from typing import Any
 
 from opcheck.common import documents, notebooks
 from opcheck.common.replacing import replace_attributes
-from opcheck.common.text import error_text
+from opcheck.common.text import error_chain, error_text
 from opcheck.worker import platform
 
 #: torch's own files whose frames are between the program and the emulation.
@@ -104,8 +104,15 @@ def code_of(error: SystemExit) -> int:
 
 def print_error(error: BaseException, *, whole: bool = False) -> None:
     """Print the traceback of the program; without our frames, unless ``whole``."""
-    trace = error.__traceback__ if whole else _without_own(error)
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
+    last = error
+    for last in error_chain(error):
+        if not whole and last.__traceback__ is not None:
+            last.__traceback__ = _without_own(last.__traceback__)
+    last.__cause__ = last.__context__ = None  # Python itself crashes at a chain of a hundred thousand
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except Exception:  # noqa: BLE001 - that of the program, in whose place Python prints the exception
+        sys.__excepthook__(type(error), error, error.__traceback__)
 
 
 def is_between(file: str) -> bool:
@@ -113,12 +120,8 @@ def is_between(file: str) -> bool:
     return file.startswith((_OWN, "<frozen runpy>")) or file.endswith(_BETWEEN)
 
 
-def _without_own(error: BaseException) -> types.TracebackType | None:
-    for earlier in (error.__cause__, error.__context__):
-        if earlier is not None and earlier.__traceback__ is not None:
-            earlier.with_traceback(_without_own(earlier))
+def _without_own(trace: types.TracebackType | None) -> types.TracebackType | None:
     frames: list[types.TracebackType] = []
-    trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if file.endswith(_OVERRIDES) and frames:

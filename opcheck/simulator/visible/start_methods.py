@@ -11,6 +11,7 @@ from multiprocessing import context, process, reduction
 from typing import Any
 
 from opcheck.common.replacing import replace_attributes
+from opcheck.common.text import error_chain
 from opcheck.worker import platform
 
 #: The attribute of an error that the start of a process raises on a Mac.
@@ -22,14 +23,7 @@ Change = tuple[Any, str, Any]
 
 def is_not_spawned(error: BaseException) -> bool:
     """Return whether a Mac raises this error, or one that it follows from, when it starts a process."""
-    earlier: BaseException | None = error
-    seen: list[BaseException] = []  # a program may have made a circle of causes
-    while earlier is not None and earlier not in seen:
-        if hasattr(earlier, _MARK):
-            return True
-        seen.append(earlier)
-        earlier = earlier.__cause__ or earlier.__context__
-    return False
+    return any(hasattr(earlier, _MARK) for earlier in error_chain(error))
 
 
 def mark_not_spawned(error: BaseException) -> None:

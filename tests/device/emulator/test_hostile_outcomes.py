@@ -125,3 +125,43 @@ def test_a_pipe_or_a_link_in_place_of_the_report_neither_waits_nor_leads_out(
         with pytest.raises(CaptureError, match="wrote over the report"):
             emulated_run.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
     assert theirs.read_text() == "mine"
+
+
+#: Programs that damage the Python of their own process, and the error; empty: there is a report nevertheless.
+_DAMAGE = {
+    "no modules": ("import torch\ntorch.ones(2, device='mps') + 1\nimport sys\nsys.modules.clear()", "cannot report"),
+    "a wrong function": ("import builtins\nbuiltins.len = None", "left no report"),
+    "no builtins": ("import builtins\nvars(builtins).clear()", "left no report"),
+    "no descriptors": ("import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", "left no report"),
+    "a code that raises": (
+        "class E(SystemExit):\n    @property\n    def code(self): raise RuntimeError('code')\nraise E",
+        "cannot report what the program did: RuntimeError: code",
+    ),
+    "no stdout": ("import sys\nsys.stdout = None", ""),
+    "no hook": ("import sys\nsys.excepthook = None\n1 / 0", ""),
+    "a class that raises": (
+        "class M(type):\n    def __getattribute__(c, n): raise RuntimeError\n"
+        "class E(Exception, metaclass=M): pass\nraise E",
+        "",
+    ),
+    "a long chain": (
+        "e = None\nfor i in range(100_000):\n    n = ValueError(i)\n    n.__cause__ = e\n    e = n\nraise e",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGE)
+def test_a_program_that_damages_python_leaves_no_traceback_of_opchecks(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], damage: str
+) -> None:
+    text, message = _DAMAGE[damage]
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    error = ""
+    try:
+        emulated_run.run(RunRequest(program=str(program), torch="2.13", macos="15.0"))
+    except CaptureError as raised:
+        error = str(raised)
+    assert message in error if message else not error
+    assert "opcheck/" not in capfd.readouterr().err

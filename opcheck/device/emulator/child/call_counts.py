@@ -13,7 +13,7 @@ import torch
 
 from opcheck.capture.child.recording.graph import flops_of
 from opcheck.common.grouping import group_values
-from opcheck.common.text import any_layer
+from opcheck.common.text import any_layer, error_chain
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
 from opcheck.data.messages import out_of_memory
@@ -419,14 +419,7 @@ def _again(error: BaseException) -> BaseException:
 
 def origin_on_a_mac(error: BaseException) -> str:
     """Return the kind of the Mac's error that a program raised this one because of, or while it handled it."""
-    seen: set[int] = set()
-    earlier: BaseException | None = error
-    while earlier is not None and id(earlier) not in seen:
-        seen.add(id(earlier))
-        if kind := kind_on_a_mac(earlier):
-            return kind
-        earlier = earlier.__cause__ or (None if earlier.__suppress_context__ else earlier.__context__)
-    return ""
+    return next(filter(None, map(kind_on_a_mac, error_chain(error))), "")
 
 
 def _places(rows: Iterable[tuple[CallRow, int]]) -> Iterable[GroupLocation]:

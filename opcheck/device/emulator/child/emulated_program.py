@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.errors import CaptureError
+from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.replacing import replace_attributes
+from opcheck.common.text import type_and_text
 from opcheck.device.emulator import user_program
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
 from opcheck.device.emulator.processes import Processes, write
 from opcheck.simulator.visible.start_methods import mark_not_spawned
 from opcheck.worker import environments, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
-from opcheck.worker.protocol import failure_of, seal
+from opcheck.worker.protocol import WorkFailure, failure_of, seal
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -43,15 +44,31 @@ def main(file: Path) -> int:
     request = msgspec.json.decode(documents.read(file), type=RunRequest)
     # The program can read the file, and its processes do.
     file.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, secret="")))
+    process = os.getpid()
+    try:
+        return _run(request, file)
+    except BaseException as error:
+        # The program may have changed any name that opcheck's own code here uses.
+        if os.getpid() == process and type(error) is not KeyboardInterrupt:
+            _write(request, failure_of(_explained(error, request.program), ""))
+        raise
+
+
+def _explained(error: BaseException, program: str) -> OpcheckError:
+    if isinstance(error, OpcheckError):
+        return error
+    hint = "a program that damages the Python of its own process leaves no report; if yours does not, please report it"
+    return CaptureError(
+        f"opcheck cannot report what the program did: {type_and_text(error)}", context=program, hint=hint
+    )
+
+
+def _run(request: RunRequest, file: Path) -> int:
     # TorchScript reads the device in C++, which is ``cpu``: it runs as the Python that it was
     # made from.
     os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
-    try:
-        environments.require()
-    except CaptureError as error:
-        Path(request.answer).write_bytes(seal(failure_of(error, request.program), request.secret))
-        return CaptureError.exit_code
+    environments.require()
 
     from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
 
@@ -101,7 +118,11 @@ def main(file: Path) -> int:
 
 
 def _leave(request: RunRequest, run: Emulation, code: int) -> None:
-    content = seal(RunOutcome(report=run.report, exit_code=code), request.secret)
+    _write(request, RunOutcome(report=run.report, exit_code=code))
+
+
+def _write(request: RunRequest, outcome: RunOutcome | WorkFailure) -> None:
+    content = seal(outcome, request.secret)
     # In place: the disk may be full, and this file has its space; the program may have removed it.
     with contextlib.suppress(OSError), os.fdopen(os.open(request.answer, _IN_PLACE), "wb") as file:
         file.write(content)

@@ -19,6 +19,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.errors import CaptureError
+from opcheck.common.text import error_text, error_type
 from opcheck.device.emulator import user_program
 from opcheck.device.observe.recording import End, ObserveRequest, Start
 from opcheck.worker.platform import INTERRUPTED
@@ -78,7 +79,11 @@ def _end(error: BaseException, code: int, recorder: MacRecorder) -> End:
 
     row = recorder.raised[0] if recorder.raised and recorder.raised[1] is error else 0
     return End(
-        exit_code=code, error=type(error).__name__, message=str(error), location=locate(raising_site(error)), row=row
+        exit_code=code,
+        error=error_type(error),
+        message=error_text(error),
+        location=locate(raising_site(error)),
+        row=row,
     )
 
 
