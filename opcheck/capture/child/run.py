@@ -31,7 +31,7 @@ from opcheck.capture.repository import USE_KERNELS, has_replaced_layers, hub_ker
 from opcheck.capture.request import DEFAULT_TRACER, CaptureRequest
 from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replace_attributes
-from opcheck.common.text import error_text, one_line
+from opcheck.common.text import error_text, error_type, one_line, type_and_text
 from opcheck.common.versions import Target, Version
 from opcheck.data.packages import PACKAGES
 from opcheck.data.registrations import load as load_lists
@@ -237,9 +237,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         by_default(prepared.default_device),
     ):
         recorder.raise_handled = functools.partial(endings.raise_handled, mac.context.ask)
-        mac.context.find_refusal = lambda error: mac.context.ask(
-            endings.find_refusal, f"{type(error).__name__}: {one_line(error)}"
-        )
+        mac.context.find_refusal = lambda error: mac.context.ask(endings.find_refusal, type_and_text(error))
         try:
             if step:
                 ended = [Ended(FORWARD_CALL, _call(step, model, args, kwargs, recorder))]
@@ -525,7 +523,7 @@ def _problem(error: BaseException, recorder: Recorder) -> Problem:
     who = _RAISERS.get(recorder.sites.phase, "the model")
     if kind == "model_raised":
         kind = "training_raised" if recorder.sites.phase in _RAISERS else kind
-        text = error.message if isinstance(error, OpcheckError) else f"{who} raised {type(error).__name__}: {text}"
+        text = error.message if isinstance(error, OpcheckError) else f"{who} raised {error_type(error)}: {text}"
         if recorder.guesses:
             text += " (values were guessed before: the guess, not the program, may be what is wrong)"
     elif kind == "memory":
@@ -591,7 +589,7 @@ def plain(request: CaptureRequest, *, build_only: bool = False) -> str:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         frame = traceback.extract_tb(cause.__traceback__)[-1]
         place = f"{display_path(frame.filename)}:{frame.lineno}"
-        return f"{type(cause).__name__}: {one_line(cause, 200)} [{place}]"
+        return f"{error_type(cause)}: {one_line(cause, 200)} [{place}]"
     return "runs"
 
 

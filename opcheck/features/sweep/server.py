@@ -31,7 +31,7 @@ from opcheck.capture.request import MODES, CaptureRequest, Shared
 from opcheck.common.errors import CaptureError, InputError, LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.globs import fits
 from opcheck.common.grouping import group_values
-from opcheck.common.text import error_text
+from opcheck.common.text import type_and_text
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import HEADLINES, Mode
 from opcheck.common.yaml_text import load_shipped
@@ -189,7 +189,7 @@ def result(task: records.SweepTask, mode: Mode, lists: OpLists) -> records.Sweep
         is_user = not task.small or own.library == "user"
         config = own.config if is_user else small(own, importlib.import_module(own.library))
     except Exception as error:  # noqa: BLE001 - whatever a configuration raises
-        work.fail(task.targets, ModelLoadError(f"{type(error).__name__}: {error_text(error)}"))
+        work.fail(task.targets, ModelLoadError(type_and_text(error)))
         return work.result(key, task.model.config, start)
     work.measure(config)
     if work.failures and config != task.model.config:

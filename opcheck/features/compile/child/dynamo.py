@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from opcheck.common.text import error_text
+from opcheck.common.text import error_text, error_type
 from opcheck.features.compile.compile_records import CompileFailure, GraphBreak, Recompile
 from opcheck.tracing.source_locations import display_path, locate_in_stack, locate_in_text, locate_raise
 from opcheck.tracing.torch_private import compilation
@@ -63,7 +63,7 @@ def _id(text: str) -> str:
 def failure(error: BaseException, kind: str = "compile") -> CompileFailure:
     """Return what was raised, by its first line; where it has none, by where it was raised."""
     text = error_text(error)
-    name = type(error).__name__
+    name = error_type(error)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not first:
         frame = traceback.extract_tb(error.__traceback__)[-1]
