@@ -161,10 +161,12 @@ def _run_to_first_call(file: Path) -> tuple[_Called | None, dict[str, Any]]:
 
 def _from_name(name: str) -> ModuleType:
     """Import the module as ``python -m`` would find it: the working directory comes first, then its ``src``."""
-    source = Path("src", name.partition(".")[0])
-    if source.is_dir() or source.with_suffix(".py").is_file():
-        _first_on_path(str(Path("src").resolve()))
-    _first_on_path(str(Path.cwd()))
+    package = name.partition(".")[0]
+    source = Path("src", package)
+    if package not in sys.modules:  # beside torch.nn a library that is imported later must not come from the folder
+        if source.is_dir() or source.with_suffix(".py").is_file():
+            _first_on_path(str(Path("src").resolve()))
+        _first_on_path(str(Path.cwd()))
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -134,6 +134,15 @@ def test_a_class_or_an_instance_in_a_file_or_a_module(spec: str, width: int) -> 
     assert loaded.packages["torch"] == metadata.version("torch")
 
 
+@pytest.mark.parametrize(("spec", "is_searched"), [("torch.nn:ReLU", False), ("net:Net", True)])
+def test_the_working_directory_is_searched_only_for_modules_that_are_not_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, spec: str, is_searched: bool
+) -> None:
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in {"", str(folder)}])
+    load(spec)
+    assert (str(folder) in sys.path) is is_searched
+
+
 def test_a_file_anywhere_finds_what_lies_beside_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     assert isinstance(load(f"{folder.name}/net.py:Net").model, nn.Module)
