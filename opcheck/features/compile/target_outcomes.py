@@ -71,12 +71,7 @@ def report(
         OpListError: the lists have no such torch release, or are damaged.
     """
     known, lookup = _defects_of(target, compiled), OperatorLookup(lists)
-    tried = tuple(
-        _portable_on_target(attempt, eager or {})
-        if attempt.variant.backend in records.PORTABLE
-        else _on_target(attempt, target, known, lookup)
-        for attempt in compiled.tried
-    )
+    tried = tuple(_by_audit(_on_target(attempt, target, known, lookup), eager or {}) for attempt in compiled.tried)
     externs = _judge_externs(tried, target, lookup)
     differs, mismatch = _release_mismatch(compiled, target, unread, differing)
     not_checked = [*NOT_CHECKED["always"]]
@@ -101,9 +96,13 @@ def report(
     )
 
 
-def eager_runs(variants: Iterable[records.Variant]) -> tuple[Eager, ...]:
-    """Return the runs without torch.compile that the portable variants are judged by."""
-    return tuple(dict.fromkeys((v.dtype, v.training) for v in variants if v.backend in records.PORTABLE))
+def eager_runs(tried: Iterable[records.TriedVariant]) -> tuple[Eager, ...]:
+    """Return the runs without torch.compile that the variants are judged by."""
+    return tuple(dict.fromkeys((v.dtype, v.training) for v in (each.variant for each in tried if _needs_audit(each))))
+
+
+def _needs_audit(tried: records.TriedVariant) -> bool:
+    return tried.variant.backend in records.PORTABLE or tried.outcome in _ENDED
 
 
 def exit_code(report: records.CompileReport, *, each_dtype: bool = False) -> int:
@@ -129,12 +128,18 @@ def exit_code(report: records.CompileReport, *, each_dtype: bool = False) -> int
 
 #: Outcomes that say nothing of the target: this machine may be slow.
 _UNSURE = frozenset({_UNKNOWN, "too long"})
+#: Outcomes of a variant whose process was ended, or ended itself.
+_ENDED = frozenset({"died", "too long"})
 
 
-def _portable_on_target(tried: records.TriedVariant, eager: Mapping[Eager, Audit]) -> records.TriedVariant:
-    """Return a variant that generates no code as the target runs it: its operators are those of the eager program."""
-    audit = eager.get((tried.variant.dtype, tried.variant.training))
-    if audit is None or tried.outcome not in {"works", "one shape only", "differs"}:
+def _by_audit(tried: records.TriedVariant, eager: Mapping[Eager, Audit]) -> records.TriedVariant:
+    """Return a variant that generates no code as the target runs it: its operators are those of the eager program.
+
+    Where the audit ended, too, the program, and not the compiler, may have ended the process of a variant.
+    """
+    audit = eager.get((tried.variant.dtype, tried.variant.training)) if _needs_audit(tried) else None
+    both_ended = tried.outcome in _ENDED and isinstance(audit, OpcheckError)
+    if audit is None or not (both_ended or tried.outcome in {"works", "one shape only", "differs"}):
         return tried
     outcome, failure = _of_audit(audit)
     return replace(tried, outcome=outcome, failure=failure) if outcome else tried

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import click
+from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, request_of, seconds
 from opcheck.cli import streams
@@ -127,8 +128,8 @@ def command(
             backend_release=own.release,
         )
         compiled = compile_variants(request, plan, display=ProcessDisplay(say, progress.verbose))
-        runs = eager_runs(each.variant for each in compiled.tried)
-        eager = audits(request, () if compiled.ended else runs, lists, say)
+        runs = eager_runs(compiled.tried)
+        eager = audits(replace(request, time_limit=choice.time_limit), () if compiled.ended else runs, lists, say)
     if compiled.ended:
         eager = dict.fromkeys(runs, CaptureError(f"{compiled.ended} ended the run"))
     compiled = kernels.inspect(compiled, includes(own.folder))

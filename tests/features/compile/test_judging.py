@@ -274,11 +274,29 @@ def test_a_failure_of_the_targets_own_backend_stands(lists: OpLists) -> None:
 def test_a_portable_backend_is_judged_by_its_audit(lists: OpLists) -> None:
     compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(EAGER, AOT))
     target = Target(torch=Version(2, 13), macos=Version(15))
-    assert eager_runs([EAGER.variant, AOT.variant]) == (("float32", False),)
+    assert eager_runs([EAGER, AOT]) == (("float32", False),)
     why = CaptureError("no such input")
     judged = report(compiled, target, lists, "", eager={("float32", False): why})
     assert [tried.outcome for tried in judged.compiled.tried] == ["could not tell"] * 2
     assert "no such input" in judged.failures[0].message
+
+
+@pytest.mark.parametrize("variant", [EAGER, metal()])
+def test_a_process_that_ends_without_torch_compile_too_is_no_failure_of_the_compiler(
+    lists: OpLists, variant: TriedVariant
+) -> None:
+    died = CompileFailure(kind="died", message="the process exited with code 0")
+    variant = msgspec.structs.replace(variant, outcome="died", failure=died)
+    compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(variant,))
+    target = Target(torch=Version(2, 13), macos=Version(15))
+    assert eager_runs([variant]) == (("float32", False),)
+    why = CaptureError("the process that ran the model exited with code 0")
+    judged = report(compiled, target, lists, "", eager={("float32", False): why})
+    assert [tried.outcome for tried in judged.compiled.tried] == ["could not tell"]
+    assert exit_code(judged) == 3
+    judged = report(compiled, target, lists, "", eager={})
+    assert [tried.outcome for tried in judged.compiled.tried] == ["died"]
+    assert exit_code(judged) == 1
 
 
 def test_what_is_perhaps_wrong_is_not_told_and_nothing_is_advised_with_certainty(lists: OpLists) -> None:
