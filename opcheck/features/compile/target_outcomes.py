@@ -138,7 +138,7 @@ def _by_audit(tried: records.TriedVariant, eager: Mapping[Eager, Audit]) -> reco
     Where the audit ended, too, the program, and not the compiler, may have ended the process of a variant.
     """
     audit = eager.get((tried.variant.dtype, tried.variant.training)) if _needs_audit(tried) else None
-    both_ended = tried.outcome in _ENDED and isinstance(audit, OpcheckError)
+    both_ended = tried.outcome in _ENDED and (isinstance(audit, OpcheckError) or (audit and audit.problems))
     if audit is None or not (both_ended or tried.outcome in {"works", "one shape only", "differs"}):
         return tried
     outcome, failure = _of_audit(audit)
