@@ -139,8 +139,11 @@ def test_where_the_earlier_site_cannot_come_back_it_is_kept(tmp_path: Path, monk
     assert (kept / "index.html").read_text() == "before"
 
 
-def test_a_full_disk_is_found_before_the_pages_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = shutil.disk_usage(tmp_path)._replace(free=2 << 20)
+@pytest.mark.parametrize("free", [2, 40])
+def test_a_full_disk_is_found_before_the_pages_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    room = shutil.disk_usage(tmp_path)._replace(free=free << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: room)
     with pytest.raises(UsageError, match="No space left on device") as caught:
         build(tmp_path / "deep" / "site", progress=lambda page: pytest.fail(f"made {page}"))
