@@ -420,9 +420,18 @@ class Simulator(dispatch.DispatchMode):
         if device is _CPU:
             return value
         calls.check_layout(value)
-        wrapped = wrap(spec_of(value), value, base._mps.memory if relation == "view" and is_on_mps(base) else None)
+        wrapped = self._wrap_beside(relation, spec_of(value), value, base)
         set_bits(wrapped, conjugate=value.is_conj(), negative=value.is_neg())
         return wrapped
+
+    def _wrap_beside(self, relation: str, spec: TensorMeta, payload: torch.Tensor | None, base: Any) -> MPSTensor:
+        """Return a result, which shares the memory of ``base`` if it is a view of it."""
+        if relation != "view" or not is_on_mps(base):
+            return wrap(spec, payload)
+        # A view of an inference tensor has no version either; what ``detach`` returns has its own.
+        inference = base.is_inference() and not self.context.detaches
+        with torch.inference_mode() if inference else contextlib.nullcontext():
+            return wrap(spec, payload, base._mps.memory, alias_of=base)
 
     def _compute_shapes(self, bound: BoundCall, result: calls.ShapedResult, device: torch.device) -> Any:
         route = bound.route
@@ -452,7 +461,7 @@ class Simulator(dispatch.DispatchMode):
             return [self._wrap_shape(relation, s, base, device) for s in spec] if type(spec) is list else spec
         if device is _CPU:
             return self._copied_to_host(spec)
-        return wrap(spec, None, base._mps.memory if relation == "view" and is_on_mps(base) else None)
+        return self._wrap_beside(relation, spec, None, base)
 
     def _copied_to_host(self, spec: TensorMeta) -> torch.Tensor:
         """Substitute values for unknown ones, and record the assumption."""
@@ -522,7 +531,7 @@ def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
     state = tensor._mps
     if spec is state.spec:
         return
-    fresh = wrap(spec)
+    fresh = wrap(spec, alias_of=tensor)
     with dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         tensors.set_data(tensor, fresh)
     state.spec = spec
@@ -531,4 +540,4 @@ def refresh(tensor: MPSTensor, spec: TensorMeta) -> None:
 def _alias(tensor: MPSTensor) -> MPSTensor:
     """Return the same values as a new tensor, because autograd writes into results."""
     state = tensor._mps
-    return wrap(state.spec, detach_values(state.payload), state.memory)
+    return wrap(state.spec, detach_values(state.payload), state.memory, alias_of=tensor)

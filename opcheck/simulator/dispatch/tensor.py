@@ -153,17 +153,16 @@ def detach_values(tensor: Any) -> Any:
     return None if tensor is None else _make_subclass(torch.Tensor, tensor)
 
 
-def _template(spec: TensorMeta) -> torch.Tensor:
+def _template(spec: TensorMeta, inference: bool) -> torch.Tensor:
     """Return a tensor of this metadata with the MPS keys and no data; all others of the metadata are copies of it."""
-    if spec.template is None:
-        # C++ takes a tensor for a sparse one by its keys (c10/core/TensorImpl.h, is_sparse).
-        spec.template = _made_with_keys(spec, MPS_KEYS if spec.layout is torch.strided else SPARSE_KEYS)
-    return spec.template
+    # C++ takes a tensor for a sparse one by its keys (c10/core/TensorImpl.h, is_sparse).
+    keys = MPS_KEYS if spec.layout is torch.strided else SPARSE_KEYS
+    return spec.templates.setdefault(inference, _made_with_keys(spec, keys, inference))
 
 
-def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
+def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet, inference: bool = False) -> torch.Tensor:
     is_strided = spec.layout is torch.strided
-    with torch.inference_mode(mode=False), dispatch.without_function_modes(), dispatch.without_dispatch_modes():
+    with torch.inference_mode(mode=inference), dispatch.without_function_modes(), dispatch.without_dispatch_modes():
         wrapper = tensors.make_wrapper_subclass(
             _Wrapper,
             spec.shape,
@@ -184,14 +183,22 @@ def _made_with_keys(spec: TensorMeta, keys: DispatchKeySet) -> torch.Tensor:
 
 
 def wrap(
-    spec: TensorMeta, payload: torch.Tensor | None = None, memory: Storage | None = None, *, requires_grad: bool = False
+    spec: TensorMeta,
+    payload: torch.Tensor | None = None,
+    memory: Storage | None = None,
+    *,
+    requires_grad: bool = False,
+    alias_of: torch.Tensor | None = None,
 ) -> MPSTensor:
     """Return a tensor of this metadata; ``payload`` contains its values if they are known.
 
-    ``memory`` is given for views, which share that of their base.  What is made in inference mode is a normal tensor,
-    as a view of one is there (VariableTypeUtils.h, as_view).
+    ``memory`` is given for views, which share that of their base.  An alias is an inference tensor where its base is
+    one, anything else where it is made in inference mode (c10/core/TensorImpl.cpp, its constructors).
     """
-    template = spec.template if spec.template is not None else _template(spec)
+    inference = torch.is_inference_mode_enabled() if alias_of is None else alias_of.is_inference()
+    template = spec.templates.get(inference)
+    if template is None:
+        template = _template(spec, inference)
     with dispatch.excluding(_OWN_VERSION):
         tensor: Any = _make_subclass(torch.Tensor, template, requires_grad)
     place(tensor, Placement(spec, payload, memory))

@@ -29,8 +29,8 @@ class TensorMeta:
     layout: torch.layout
     dtype_name: str = field(init=False)
     meta_tensor: torch.Tensor | None = None
-    #: for simulator/dispatch/tensor.py, ``wrap``
-    template: torch.Tensor | None = None
+    #: for simulator/dispatch/tensor.py, ``wrap``: by whether they are inference tensors
+    templates: dict[bool, torch.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Set the name of the dtype."""

@@ -39,15 +39,18 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             # The simulator follows the body of a composite, on tensors without values.
             result = super()._compute(bound, on_mps, device)
         else:
-            # Outside of inference mode, the program may write to these results or save them for a backward.
-            inference = torch.is_inference_mode_enabled()
-            with torch.inference_mode(mode=False) if inference else contextlib.nullcontext():
-                result = self._compute_real(bound, device)
+            result = self._compute_real(bound, device)
         if loses and not route.writes and result.dtype in _DOUBLES:
             result.zero_()
         return result
 
     def _execute(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # A view of normal values is made in inference mode, too, and written to or saved for a backward outside of it.
+        inference = torch.is_inference_mode_enabled()
+        with torch.inference_mode(mode=False) if inference else contextlib.nullcontext():
+            return self._execute_compared(route, args, kwargs)
+
+    def _execute_compared(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.kernel_check is None:
             return self._execute_checked(route, args, kwargs)
         with without_function_modes():
