@@ -11,12 +11,16 @@ from opcheck.data.tables import refused_by
 from opcheck.simulator.dispatch.routes import BoundCall, Route, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import META, TensorMeta, map_nested, spec_of
-from opcheck.simulator.errors import DataDependentError, NotSimulatedError
+from opcheck.simulator.errors import DataDependentError, NotSimulatedError, RefusedError
 from opcheck.simulator.target_reads import TargetQueries
 
 #: a shape is read off a run on zeros where torch has no meta kernel and the tensors are no larger
 #: than this.
 _ZEROS_ELEMENTS = 4_194_304
+#: How a Mac refuses layouts up to 2.15, each the id of the refusal and its text: no list of devices has MPS
+#: (ATen/native/sparse/SparseCsrTensor.cpp, ``new_compressed_tensor``; ATen/NestedTensorImpl.cpp).
+COMPRESSED = ("compressed_layout", "Could not run 'new_compressed_tensor' from the 'mps:0' device.)")
+NESTED = ("nested_layout", "NestedTensorImpl storage must be either CUDA, CPU, XPU or privateuseone but got mps:0")
 
 
 class ShapedResult(NamedTuple):
@@ -170,14 +174,13 @@ def _spec(output: Any) -> Any:
 
 
 def check_layout(tensor: torch.Tensor) -> None:
-    """Raise NotSimulatedError for a layout, or a sort of dtype, that the simulated tensor cannot have."""
+    """Raise RefusedError for a layout that no tensor on MPS has, NotSimulatedError for a quantized dtype."""
     if tensor.is_nested:
-        text = "nested tensors of strided layout on MPS are not simulated: MPS has no kernels for them"
-        raise NotSimulatedError(text)
+        raise RefusedError(*NESTED)
     if tensor.is_quantized:
         raise NotSimulatedError(f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none")
     if tensor.layout not in (torch.strided, torch.sparse_coo):
-        raise NotSimulatedError(f"tensors of layout {tensor.layout} on MPS are not simulated")
+        raise RefusedError(*COMPRESSED)
 
 
 def _largest(specs: Any) -> int:

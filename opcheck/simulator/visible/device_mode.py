@@ -14,6 +14,7 @@ from opcheck.simulator.dispatch.gradient_devices import keep_on_cpu, register_ho
 from opcheck.simulator.dispatch.random_numbers import Generator
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps
 from opcheck.simulator.target_reads import is_before
+from opcheck.simulator.visible import constructors as layout_constructors
 from opcheck.simulator.visible import methods, pinned_memory
 from opcheck.simulator.visible.methods import as_device
 from opcheck.simulator.visible.public_names import check_in_cpp
@@ -182,6 +183,7 @@ def _calls(module: str, until: Version) -> bool:
 _DETACH = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.detach_}
 _REPLACED: dict[Any, Callable[..., Any]] = {
     **methods.REPLACED,
+    **layout_constructors.REPLACED,
     GET: get_item,
     SET: set_item,
     Tensor.lerp_: lerp_,
@@ -191,6 +193,7 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     torch.linalg.vector_norm: vector_norm,
     torch.sparse_coo_tensor: methods.sparse_coo_tensor,
     torch.Tensor.register_hook: register_hook,
+    torch.Tensor.is_pinned: pinned_memory.is_pinned,
 }
 
 #: dtypes that a way out casts to float32
@@ -238,6 +241,7 @@ class DeviceMode(TorchFunctionMode):
             is_there = device is None and any_on_mps(args, {})
             place = "mps" if is_there else torch.device(device or "cpu").type
             kwargs = pinned_memory.make_on(place, kwargs)
+            return pinned_memory.mark_pinned(self.__torch_function__(func, types, args, kwargs))
         context = self._context
         before = (context.on_mps, context.detaches, context.in_engine)
         context.on_mps = device is None and (

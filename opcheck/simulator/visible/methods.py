@@ -11,9 +11,11 @@ from types import MethodType
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Version
+from opcheck.simulator.dispatch.calls import NESTED
 from opcheck.simulator.dispatch.dispatch_context import current
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPS_KEYS, exchange, is_on_mps, place, set_bits, wrap
 from opcheck.simulator.target_reads import READS, is_before
@@ -285,7 +287,7 @@ def _data(self: Any) -> torch.Tensor:
     if (state := self._mps) is None:
         return _Base.data.__get__(self)
     alias = state.alias()
-    result = wrap(alias.spec, alias.payload, alias.memory)
+    result = wrap(alias.spec, alias.payload, alias.memory, alias_of=self)
     # An uninitialized parameter allows reading its own data, and nothing else.
     with dispatch.without_function_modes():
         set_bits(result, conjugate=self.is_conj(), negative=self.is_neg())
@@ -528,12 +530,16 @@ def methods_of_mac() -> Iterator[None]:
 
 def format_tensor(tensor: torch.Tensor, values: torch.Tensor, contents: str | None = None) -> str:
     """Return the text that a Mac prints."""
+    primal, tangent = forward_ad.unpack_dual(tensor)
     with dispatch.without_function_modes(), dispatch.disable_modes():
         if values.is_sparse:
             return repr(values.detach()).replace("size=(", "device='mps:0', size=(", 1)
         if contents is None:
             contents = tensors.text_of_contents(values.detach(), len("tensor("))
-        return tensors.text_of_tensor(tensor, tensor_contents=contents)
+        # torch would take it apart once more, into tensors that are nowhere.
+        with replace_attributes([(forward_ad, "unpack_dual", lambda tensor: (tensor, None))]):
+            text = tensors.text_of_tensor(primal, tensor_contents=contents)
+    return text if tangent is None else f"{text[:-1]}, tangent={tangent})"
 
 
 class _Crossing(torch.autograd.Function):
@@ -565,6 +571,8 @@ def copy_across(tensor: torch.Tensor, **options: Any) -> torch.Tensor:
     device = options.get("device")
     crosses = device is not None and device.type != tensor.device.type
     on_mps = (device or tensor.device).type == "mps"
+    if on_mps and tensor.is_nested and tensor.layout is torch.strided:
+        current().refuse(torch.ops.aten._to_copy.default, (), *NESTED)
     records = crosses and tensor.requires_grad and torch.is_grad_enabled()
     copy: Callable[..., torch.Tensor] = _Crossing.apply if records else _Crossing.forward
     with current().set(on_mps=on_mps):

@@ -72,7 +72,7 @@ def pin(x: torch.Tensor, device: Any = None) -> torch.Tensor:
     if x.device.type == "cpu":
         how = current().ask(_how_pinned)
         if how == "pinned":
-            return x
+            return x if is_pinned(x) else mark_pinned(x.clone())
         identity, kind, text = _REFUSED[how]
     else:
         name = f"{x.device.type.upper()}{_NAMES.get(x.dtype, str(x.dtype))}Type"
@@ -80,6 +80,18 @@ def pin(x: torch.Tensor, device: Any = None) -> torch.Tensor:
         text = f"cannot pin '{name}' only dense CPU tensors can be pinned"
     current().refuse(torch.ops.aten._pin_memory.default, (x,), identity, text)
     raise kind(text)
+
+
+def mark_pinned(x: torch.Tensor) -> torch.Tensor:
+    """Note that a tensor's memory is pinned, and return the tensor; its storage lives as long as the memory."""
+    x.untyped_storage().is_pinned_on_a_mac = True  # type: ignore[attr-defined]
+    return x
+
+
+def is_pinned(x: torch.Tensor, device: Any = None) -> bool:
+    """Compute ``x.is_pinned()``."""
+    del device
+    return x.device.type == "cpu" and hasattr(x.untyped_storage(), "is_pinned_on_a_mac")
 
 
 def make_on(place: str, options: dict[str, Any]) -> dict[str, Any]:

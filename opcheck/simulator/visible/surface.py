@@ -21,6 +21,7 @@ from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch import random_numbers
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.visible import device_mode
+from opcheck.simulator.visible.constructors import CONSTRUCTORS
 from opcheck.simulator.visible.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
 from opcheck.simulator.visible.storage import to_mps
 from opcheck.tracing.torch_private import backend as places
@@ -75,6 +76,10 @@ class MacStream:
         self.stream_id = 0
         self.device_index = 0
         self.device_type = 13
+
+    def __repr__(self) -> str:
+        """Return what THPStream_repr returns (torch/csrc/Stream.cpp)."""
+        return "torch.Stream device_type=mps, device_index=0, stream_id=0"
 
     def synchronize(self) -> None:
         """Do nothing: all work is done."""
@@ -220,6 +225,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (torch.accelerator, "device_index", contextlib.contextmanager(_nothing)),
         (torch.accelerator, "current_stream", answering(MacStream())),
         (storage_base, "mps", to_mps),
+        *CONSTRUCTORS,
         *_answers("mac_surface"),
     ]
     for text, refused in _ANSWERS["refused"].items():

@@ -78,6 +78,13 @@ def test_dual_numbers() -> None:
         assert (tangent.device.type, tangent.tolist()) == ("mps", [2, 2, 2])
 
 
+def test_a_dual_number_prints_both_parts_with_their_device() -> None:
+    x = torch.ones(1, device="mps")
+    with fwAD.dual_level():
+        assert repr(fwAD.make_dual(x, x * 3)) == "tensor([1.], device='mps:0', tangent=tensor([3.], device='mps:0'))"
+        assert repr(x) == "tensor([1.], device='mps:0')"
+
+
 def test_gradients_of_each_sample() -> None:
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to("mps")
     parameters: dict[str, torch.Tensor] = dict(net.named_parameters())

@@ -30,8 +30,13 @@ def test_no_tensor_is_pinned_before_2_14(release: str, kind: type[Exception], te
 
 def test_from_2_14_a_tensor_is_pinned_and_stays_on_the_cpu() -> None:
     with opcheck.emulate("2.14", "15"):
-        pinned = torch.ones(2).pin_memory()
+        pageable = torch.ones(2)
+        pinned = pageable.pin_memory()
         assert pinned.device.type == "cpu"
+        assert pinned.data_ptr() != pageable.data_ptr()
+        assert [x.is_pinned() for x in (pinned, pinned[1:], pinned + 1, pageable)] == [True, True, False, False]
+        assert pinned.pin_memory() is pinned
+        assert torch.empty(2, pin_memory=True).is_pinned()
         assert pinned.to("mps").tolist() == [1, 1]
         assert torch.empty(2, pin_memory=True).device.type == "cpu"
         assert torch.zeros_like(torch.ones(2, device="mps"), device="cpu", pin_memory=True).tolist() == [0, 0]

@@ -128,6 +128,24 @@ class TestSince29:
         with pytest.raises(NotImplementedError, match=f"aten::_to_sparse_{layout}"):
             getattr(dense, f"to_sparse_{layout}")()
 
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: torch.eye(2).to_sparse_csr().to("mps"),
+            lambda: torch.eye(2, device="mps").to_sparse(layout=torch.sparse_csr),
+            lambda: torch.sparse_csr_tensor([0, 1], [0], [1.0], size=(1, 1), device="mps"),
+            lambda: torch.sparse_bsr_tensor([0, 1], [0], torch.ones(1, 1, 1, device="mps"), size=(1, 1)),
+        ],
+        ids=["to", "to_sparse", "device", "of a tensor on mps"],
+    )
+    def test_no_compressed_tensor_is_made_or_moved_there(self, make: object) -> None:
+        assert callable(make)
+        with pytest.raises(NotImplementedError, match="Could not run 'new_compressed_tensor' from the 'mps:0' device"):
+            make()
+
+    def test_a_compressed_tensor_stays_on_the_cpu(self) -> None:
+        assert torch.sparse_csr_tensor([0, 1], [0], [1.0], size=(1, 1)).layout is torch.sparse_csr
+
     def test_an_operator_without_a_sparse_kernel_raises_by_the_dispatcher(self) -> None:
         with pytest.raises(NotImplementedError, match=r"'aten::cos.* from the 'SparseMPS'"):
             on_mps().cos()

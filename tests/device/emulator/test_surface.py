@@ -78,6 +78,19 @@ def test_events_streams_and_the_profiler() -> None:
         torch.mps.synchronize()
 
 
+def test_a_stream_prints_as_on_a_mac() -> None:
+    printed = repr(torch.accelerator.current_stream())
+    assert printed == "torch.Stream device_type=mps, device_index=0, stream_id=0"
+
+
+def test_range_is_made_on_mps_with_its_warning() -> None:
+    with pytest.warns(UserWarning, match=r"torch\.range is deprecated"):
+        result = torch.range(0, 1, step=0.5, device="mps", requires_grad=True)
+    assert (result.device.type, result.requires_grad, result.tolist()) == ("mps", True, [0, 0.5, 1])
+    with pytest.warns(UserWarning, match=r"torch\.range is deprecated"):
+        assert torch.range(0, 1).device.type == "cpu"
+
+
 def test_the_accelerator() -> None:
     assert torch.accelerator.is_available()
     device = torch.accelerator.current_accelerator()

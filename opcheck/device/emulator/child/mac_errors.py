@@ -222,6 +222,7 @@ _REFUSALS: dict[str, type[Exception]] = {
     "numpy": TypeError,
     "index_out_of_range": torch.AcceleratorError,
     "pinned_memory_of_cuda": NotImplementedError,
+    "compressed_layout": NotImplementedError,
 }
 
 
