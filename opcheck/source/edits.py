@@ -6,6 +6,7 @@ A change replaces a range of the text, as ruff's do, so that formatting and comm
 import ast
 import bisect
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -15,6 +16,8 @@ from opcheck.common.versions import Version
 Applicability = Literal["safe", "unsafe"]
 #: A reviewer would not merge a longer line.
 LONGEST_LINE = 100
+_MOVE = re.compile(r"to\((.+)\)")
+_F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 
 class Edit(NamedTuple):
@@ -70,11 +73,11 @@ def insert_line(line: int, text: str) -> Edit:
 
 
 def is_too_long(edits: Sequence[Edit], lines: Sequence[str]) -> bool:
-    """Return whether edits write a choice into a line that gets longer than a reviewer would merge."""
+    """Return whether edits make a line longer than a reviewer would merge; a long line may grow, but for a choice."""
     for edit in edits:
-        if " if " not in edit.text:
-            continue
         replaced = [line.rstrip("\r\n") for line in lines[edit.line - 1 : edit.end_line]] or [""]
+        if " if " not in edit.text and max(map(len, replaced)) > LONGEST_LINE:
+            continue
         before = replaced[0].encode()[: edit.column].decode()
         is_below = edit.end_line - edit.line >= len(replaced)
         after = "" if is_below else replaced[-1].encode()[edit.end_column :].decode()
@@ -82,6 +85,25 @@ def is_too_long(edits: Sequence[Edit], lines: Sequence[str]) -> bool:
         if any(len(line) > longest for line in f"{before}{edit.text}{after}".split("\n")):
             return True
     return False
+
+
+def fit(edits: Sequence[Edit], lines: Sequence[str]) -> tuple[Edit, ...] | None:
+    """Return the edits, with the device of a move on a line of its own if need be; None if a line is still too long."""
+    if not is_too_long(edits, lines):
+        return tuple(edits)
+    wrapped = tuple(_wrap_move(edit, lines) for edit in edits)
+    return None if is_too_long(wrapped, lines) else wrapped
+
+
+def _wrap_move(edit: Edit, lines: Sequence[str]) -> Edit:
+    line = lines[edit.line - 1] if edit.line <= len(lines) else ""
+    move = _MOVE.fullmatch(edit.text)
+    # Before Python 3.12 an expression of an f-string has one line.
+    if move is None or _F_STRING.search(line):
+        return edit
+    indent = line[: len(line) - len(line.lstrip())]
+    deeper = indent + ("\t" if indent.endswith("\t") else "    ")
+    return edit._replace(text=f"to(\n{deeper}{move[1]}\n{indent})")
 
 
 def _line(node: ast.AST) -> int:

@@ -25,7 +25,7 @@ from opcheck.common.versions import Target
 from opcheck.model.records import GroupLocation, Problem
 from opcheck.source import engine, source
 from opcheck.source import helper as helpers
-from opcheck.source.edits import Edit, Fix, apply, is_too_long
+from opcheck.source.edits import Edit, Fix, apply, fit
 from opcheck.source.engine import Filters, Proposal
 from opcheck.source.helper import Helper
 from opcheck.source.program import walk
@@ -274,19 +274,15 @@ def _change(
         if path not in named:
             raise _refuse_fix(path, "it is a link to a file outside of the given paths; name that file")
     before, name = _text(proposals[0].content, file)
+    helper = plan.by_file.get(path)
     if file.kind == "notebook":
-        after, count = _notebook(before, proposals, path)
+        after, count = _notebook(before, proposals, path, helper)
     else:
-        helper = plan.by_file.get(path)
         # pip ends a line of a requirements.txt where str.splitlines does.
         is_pip = file.kind == "requirements" and path.suffix != ".toml"
         lines = before.splitlines(keepends=True) if is_pip else lines_with_endings(before)
-        chosen = []
-        for each in proposals:
-            edits = _edits(each.fix, helper)
-            if not (each.fix.helper_edits and is_too_long(edits, lines)):
-                chosen.append((each.rule, edits))
-        after, count = _apply_all(lines, chosen)
+        edits = ((each.rule, _edits(each.fix, helper)) for each in proposals)
+        after, count = _apply_all(lines, [*edits])
         if file.kind == "python":
             _check(after, path)
             if helper is not None and after != before:
@@ -310,7 +306,8 @@ def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
     return tuple(edit._replace(text=edit.text.replace("{helper}", helper.call)) for edit in fix.helper_edits)
 
 
-def _apply_all(lines: list[str], chosen: list[tuple[str, tuple[Edit, ...]]]) -> tuple[str, Counter[str]]:
+def _apply_all(lines: list[str], proposed: list[tuple[str, tuple[Edit, ...]]]) -> tuple[str, Counter[str]]:
+    chosen = [(rule, fitting) for rule, edits in proposed if (fitting := fit(edits, lines)) is not None]
     changed, applied = apply(lines, [edits for _, edits in chosen])
     # Those that overlap come in the next round.
     return changed, Counter(chosen[number][0] for number in applied)
@@ -376,7 +373,7 @@ def _is_imported(names: Iterable[str], module: str, elsewhere: Iterable[str]) ->
 # -- notebooks ---------------------------------------------------------------------------------------
 
 
-def _notebook(before: str, proposals: list[Proposal], path: Path) -> tuple[str, Counter[str]]:
+def _notebook(before: str, proposals: list[Proposal], path: Path, helper: Helper | None) -> tuple[str, Counter[str]]:
     """Change the cells of a notebook; the JSON around them stays as it is.
 
     Raises:
@@ -389,25 +386,52 @@ def _notebook(before: str, proposals: list[Proposal], path: Path) -> tuple[str, 
         raise _refuse_fix(path, reason)
     count: Counter[str] = Counter()
     cells = [cell for sheet in content.get("worksheets", [content]) for cell in sheet["cells"]]
+    importing = _find_importing(cells)
+    helper = helper if importing else None
     by_cell: dict[int, list[tuple[str, tuple[Edit, ...]]]] = {}
     for proposal in proposals:
-        located = [_in_cell(edit, proposal.places) for edit in proposal.fix.edits]
+        located = [_in_cell(edit, proposal.places) for edit in _edits(proposal.fix, helper)]
         numbers = {number for number, _ in located}
         if len(numbers) == 1:
             edits = tuple(edit for _, edit in located)
             by_cell.setdefault(numbers.pop(), []).append((proposal.rule, edits))
-    for number, chosen in by_cell.items():
+    is_called = False
+    # The first cell that imports torch comes last.
+    for number, chosen in sorted({importing: [], **by_cell}.items(), key=lambda item: item[0] == importing):
+        if not number:
+            continue
         cell = cells[number - 1]
-        key = "source" if "source" in cell else "input"
-        text = cell[key] if isinstance(cell[key], str) else "".join(cell[key])
+        text = _cell_text(cell)
         visible = [(rule, edits) for rule, edits in chosen if not _covers_magic(edits, text)]
         after, applied = _apply_all(lines_with_endings(text), visible)
+        is_called = is_called or (helper is not None and helper.call in after)
+        if helper and helper.statement and number == importing and is_called and helper.statement not in after:
+            after = helpers.add_below_imports(after, helper, "\n".join(without_magics(after)))
         if after == text:
             continue
         _check("\n".join(without_magics(after)), path)
+        key = "source" if "source" in cell else "input"
         cell[key] = after if isinstance(cell[key], str) else after.splitlines(keepends=True)
         count += applied
     return _dump(content, dumped), count
+
+
+def _cell_text(cell: Mapping[str, Any]) -> str:
+    text = cell.get("source", cell.get("input", ""))
+    return text if isinstance(text, str) else "".join(text)
+
+
+def _find_importing(cells: Sequence[Mapping[str, Any]]) -> int:
+    """The number of the first cell that imports torch; 0 for none, and where a helper has no place at its head."""
+    for number, cell in enumerate(cells, 1):
+        text = _cell_text(cell) if cell["cell_type"] == "code" else ""
+        try:
+            body = source.parse("\n".join(without_magics(text)), "").body if "import torch" in text else ()
+        except source.UnreadableError:
+            continue
+        if body:
+            return number if isinstance(body[0], helpers.HEAD) else 0
+    return 0
 
 
 def _covers_magic(edits: Iterable[Edit], text: str) -> bool:

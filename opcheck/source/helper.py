@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common import documents
+from opcheck.common.grouping import group_values
 from opcheck.common.python_source import lines_with_endings
 from opcheck.source import source
 from opcheck.source.edits import apply, insert_line, is_too_long
@@ -21,6 +22,8 @@ from opcheck.source.words import last
 
 #: In so many places a helper is shorter than the choice itself.
 _ENOUGH = 3
+#: The imports at the head of a file; a magic of a notebook is read as ``pass``.
+HEAD = (ast.Import, ast.ImportFrom, ast.Pass)
 _NAMES = ("get_device", "choose_device")
 _FUNCTION = '''def get_device() -> str:
     """Return the first that the machine has of "cuda", "mps" and "cpu"."""
@@ -86,13 +89,14 @@ def plan(proposals: Iterable[Proposal], files: Sequence[FoundFile], contents: Ma
     for path, program in programs.items():
         home = _home(path, program, project_files)
         own = _own(path, program, min(lines[path]))
-        if own is None and home is None and places[path] >= _ENOUGH:
+        # A notebook imports nothing from the project: its folder need not be where it runs.
+        homes = [each for each in (home, *sorted(packages[path.parent])) if each and path.suffix == ".py"]
+        if own is None and not homes and places[path] >= _ENOUGH:
             own = _local(program)
         if own is not None:
             by_file[path] = own
-        if own is not None or home is None:
+        if own is not None or not homes:
             continue
-        homes = (home, *sorted(packages[path.parent]))
         others = [each for each in existing if each.path != path]
         pairs = ((top, each) for top in homes for each in others if top in each.path.parents)
         reused = next(pairs, None)
@@ -120,12 +124,13 @@ def _places(proposals: Iterable[Proposal]) -> tuple[dict[Path, list[int]], dict[
     """By file, the lines that may call a helper, and how many they count; a line that is too long counts as enough."""
     numbers: dict[Path, list[int]] = {}
     places: Counter[Path] = Counter()
-    for proposal in proposals:
-        if proposal.fix.helper_edits and proposal.file.kind == "python":
-            path = proposal.file.path
-            numbers.setdefault(path, []).append(proposal.fix.helper_edits[0].line)
-            lines = proposal.content.decode(errors="replace").splitlines()
-            places[path] += _ENOUGH if is_too_long(proposal.fix.edits, lines) else 1
+    choices = ((each.file, each) for each in proposals if each.fix.helper_edits)
+    for (path, _), of_file in group_values(choices).items():
+        content = of_file[0].content
+        is_notebook = path.suffix == ".ipynb"
+        lines = source.notebook(content, "", []).lines if is_notebook else content.decode(errors="replace").splitlines()
+        numbers[path] = [each.fix.helper_edits[0].line for each in of_file]
+        places[path] += sum(_ENOUGH if is_too_long(each.fix.edits, lines) else 1 for each in of_file)
     return numbers, places
 
 
@@ -139,8 +144,10 @@ def read_content(path: Path, contents: Mapping[Path, bytes]) -> bytes:
 
 def _program(path: Path, contents: Mapping[Path, bytes]) -> Program | None:
     try:
-        shown = path.as_posix()
-        return Program(source.parse(source.text(read_content(path, contents), shown), shown))
+        shown, content = path.as_posix(), read_content(path, contents)
+        if path.suffix == ".ipynb":
+            return Program(source.notebook(content, shown, []).tree)
+        return Program(source.parse(source.text(content, shown), shown))
     except (source.UnreadableError, RecursionError):
         return None
 
@@ -159,12 +166,13 @@ def _own(path: Path, program: Program, line: int) -> Helper | None:
 
 
 def _local(program: Program) -> Helper | None:
-    """A helper that a script defines itself; None if the names are taken or torch is imported by another name."""
+    """A helper that a script defines itself; None if the names are taken or torch is not imported as a whole."""
     taken = {*program.uses, *program.imports, *program.module_names()}
     name = next((name for name in _NAMES if name not in taken), "")
-    if not name or program.imports.get("torch") != "torch":
+    torch = next((name for name, full in program.imports.items() if full == "torch"), "")
+    if not name or not torch:
         return None
-    function = _FUNCTION.replace(_NAMES[0], name).rstrip()
+    function = _FUNCTION.replace(_NAMES[0], name).replace("torch.", f"{torch}.").rstrip()
     return Helper(_write_call(name, is_object=False), f"\n\n{function}")
 
 
@@ -215,6 +223,10 @@ def _call(path: Path, home: Path, helper: _Existing, program: Program) -> Helper
     is_package = home / "__init__.py" == path or (home / "__init__.py").is_file()
     parts = helper.path.with_suffix("").relative_to(home.parent if is_package else home).parts
     module = ".".join(part for part in parts if part != "__init__")
+    # The project may import a package by a longer name: ``diffusion`` as ``ldm.models.diffusion``.
+    is_relative = path.name == "__init__.py" or any(full.startswith(".") for full in program.imports.values())
+    if is_package and home in path.parents and is_relative:
+        module = "." * len(path.relative_to(home).parts) + module.partition(".")[2]
     taken = {*program.uses, *program.imports}
     # The file may have the very same import.
     if program.imports.get(helper.name) == f"{module}.{helper.name}":
@@ -282,12 +294,17 @@ def add_import(after: str, helper: Helper) -> str:
     plain = after.replace("\r\n", "\n").replace("\r", "\n")
     if not helper.statement or helper.call not in after or helper.statement in plain:
         return after
-    lines = lines_with_endings(after)
-    tree = source.parse(after, "").body
+    return add_below_imports(after, helper, after)
+
+
+def add_below_imports(text: str, helper: Helper, python: str) -> str:
+    """Add the import or the definition of a helper below the first imports; ``python`` is the text without magics."""
+    lines = lines_with_endings(text)
+    tree = source.parse(python, "").body
     line = 0
     for statement in tree:
         is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        is_head = is_text or isinstance(statement, (ast.Import, ast.ImportFrom))
+        is_head = is_text or isinstance(statement, HEAD)
         # The next statement may begin on the last line of an import, and end below it.
         if statement.lineno > line and not is_head:
             break
@@ -295,8 +312,8 @@ def add_import(after: str, helper: Helper) -> str:
     # Above the first statement, a comment of the interpreter or of the encoding stays in its place.
     if line == 0:
         line = sum(1 for _ in itertools.takewhile(lambda text: text.startswith("#"), lines[:2]))
-    text = helper.statement
-    if text.startswith("\n"):  # a function, with two blank lines below it
+    added = helper.statement
+    if added.startswith("\n"):  # a function, with two blank lines below it
         blank = len(list(itertools.takewhile(lambda following: not following.strip(), lines[line:])))
-        text += "\n" * max(0, 2 - blank)
-    return apply(lines, [(insert_line(line + 1, text),)])[0]
+        added += "\n" * max(0, 2 - blank) * (line < len(lines))
+    return apply(lines, [(insert_line(line + 1, added),)])[0]

@@ -7,6 +7,7 @@ import ast
 import functools
 import io
 import tokenize
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +16,8 @@ from pathlib import Path
 from opcheck.common.python_source import parse_expression
 from opcheck.common.versions import Version
 from opcheck.source import scan_requirements
-from opcheck.source.edits import LONGEST_LINE, Edit, Fix, is_too_long
+from opcheck.source.devices import torch_name
+from opcheck.source.edits import LONGEST_LINE, Edit, Fix, fit
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, ScanRule, argument, chain, method
 from opcheck.source.rules.wide_dtypes import asked_dtype
@@ -50,10 +52,17 @@ def filter_fixes(hits: Sequence[tuple[ScanRule, Hit]], scanned: Scanned) -> Iter
             reason = f"line {line} would then fail without CUDA, with a less clear error"
         elif rule.id in _MOVES and (line := _float64_line(hit, scanned)):
             reason = f"line {line} has float64 or complex128 on this device, which MPS lacks"
-        elif not hit.fix.helper_edits and is_too_long(hit.fix.edits, scanned.lines):
+        elif all(fit(edits, scanned.lines) is None for edits in _forms(hit.fix, scanned)):
             reason = f"the line would have more than {LONGEST_LINE} columns"
         refused = replace(hit, fix=None, no_fix=reason)
         yield rule, refused if reason else _by_release(hit, hit.fix, scanned)
+
+
+def _forms(fix: Fix, scanned: Scanned) -> Iterator[Sequence[Edit]]:
+    """The edits of a fix, and those that call a helper if the file can define one."""
+    yield fix.edits
+    if fix.helper_edits and torch_name(scanned):
+        yield [edit._replace(text=edit.text.replace("{helper}", "get_device()")) for edit in fix.helper_edits]
 
 
 def _by_release(hit: Hit, fix: Fix, scanned: Scanned) -> Hit:
@@ -135,6 +144,8 @@ def _sources(node: ast.expr, scanned: Scanned) -> Iterator[ast.AST]:
 
 # -- comments and quotes ----
 
+#: The bytes of UTF-8 inside of a character.
+_CONTINUATION = {bytes([number]) for number in range(0x80, 0xC0)}
 _QUOTES = frozenset("'\"")
 
 
@@ -182,6 +193,13 @@ def keeper(scanned: Scanned) -> Callable[[Hit], Fix | None]:
     return check
 
 
+def _begins_plainly(edit: Edit, lines: Sequence[str]) -> bool:
+    """Return whether the replaced text begins as Python reads it: it takes a full-width letter for a plain letter."""
+    start = "".join(lines[edit.line - 1 : edit.line]).encode()[edit.column : edit.column + 8]
+    is_plain = start[:1] not in _CONTINUATION and unicodedata.is_normalized("NFKC", start.decode(errors="ignore"))
+    return is_plain or edit[:2] == edit[2:4]
+
+
 def _comments(lines: Sequence[str]) -> list[tuple[int, int, str]]:
     """The line of each comment, its column in bytes, and its text."""
     text = "\n".join(lines) + "\n"
@@ -201,7 +219,9 @@ def _comments(lines: Sequence[str]) -> list[tuple[int, int, str]]:
 
 
 def _keeps_quotes(edits: Sequence[Edit], hit: Hit, scanned: Scanned) -> bool:
-    """Return whether the quotes in edits leave an f-string around them whole."""
+    """Return whether the quotes in edits leave an f-string around them whole, and names are whole, too."""
+    if not all(_begins_plainly(edit, scanned.lines) for edit in edits):
+        return False
     child: ast.AST = hit.node
     for node, _ in scanned.program.ancestors(hit.node):
         if isinstance(node, ast.FormattedValue) and child is not node:

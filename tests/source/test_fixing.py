@@ -356,7 +356,7 @@ def test_a_helper_of_the_project_is_reused(tmp_path: Path) -> None:
     text = f"import torch\nfrom .tools import f\na = {TERNARY}\n"
     changed = fixed(tmp_path, {"pkg/__init__.py": "", "pkg/tools.py": HELPER, "pkg/a.py": text})
     assert changed == {
-        "pkg/a.py": "import torch\nfrom .tools import f\nfrom pkg.tools import best_device\na = best_device().type\n"
+        "pkg/a.py": "import torch\nfrom .tools import f\nfrom .tools import best_device\na = best_device().type\n"
     }
 
 
@@ -695,7 +695,7 @@ def test_a_repository_gets_one_helper_for_its_folders(tmp_path: Path) -> None:
     changes = {change.path: change for change in fix([str(tmp_path)], TARGET).changes}
     new = [path.relative_to(tmp_path).as_posix() for path, each in changes.items() if not each.before]
     assert new == ["pk/device.py"]
-    users = [path.stem for path, each in changes.items() if "from pk.device import" in each.after]
+    users = [path.stem for path, each in changes.items() if "device import get_device" in each.after]
     assert users == ["model", "layer", "other", "train"]
 
 
@@ -751,3 +751,68 @@ def test_scripts_at_the_top_of_a_repository_share_a_helper(tmp_path: Path) -> No
     changed = fixed(tmp_path, {"a.py": text, "b.py": text}, unsafe=True)
     assert sorted(changed) == ["a.py", "b.py", "device.py"]
     assert all("from device import get_device\n" in changed[name] for name in ("a.py", "b.py"))
+
+
+def test_a_package_that_the_project_imports_by_a_longer_name_is_imported_relatively(tmp_path: Path) -> None:
+    text = "import torch\nfrom .dpm import solver\nd = torch.zeros(2).cuda()\n"
+    files = {"ldm/diffusion/__init__.py": "", "ldm/diffusion/dpm/__init__.py": "", "ldm/diffusion/dpm/solver.py": ""}
+    changed = fixed(tmp_path, files | {"ldm/diffusion/a.py": text * 3, "ldm/diffusion/dpm/b.py": text}, unsafe=True)
+    assert "from .device import get_device\n" in changed["ldm/diffusion/a.py"]
+    assert "from ..device import get_device\n" in changed["ldm/diffusion/dpm/b.py"]
+
+
+def test_a_script_imports_the_helper_of_the_package_that_it_imports_from(tmp_path: Path) -> None:
+    use = f"import torch\nimport pkg.model\nd = {TERNARY}\n"
+    changed = fixed(tmp_path, {"pkg/__init__.py": "", "pkg/model.py": use * 3, "tests/test_a.py": use})
+    assert "from pkg.device import get_device\n" in changed["tests/test_a.py"]
+
+
+@pytest.mark.parametrize("indent", ["", "    " * 3])
+def test_a_call_without_arguments_gets_one_line_for_its_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indent: str
+) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 80)
+    head = "".join(f"{indent[: 4 * level]}if x:\n" for level in range(len(indent) // 4))
+    text = f"import torch\n{head}{indent}scaler = torch.cuda.amp.GradScaler()\n"
+    after = fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
+    device = '"mps" if torch.backends.mps.is_available() else "cuda"'
+    assert after.endswith(f"{indent}scaler = torch.amp.GradScaler(\n{indent}    {device}\n{indent})\n")
+
+
+@pytest.mark.parametrize(("columns", "is_wrapped"), [(100, False), (101, True)])
+def test_the_device_of_a_move_gets_a_line_where_the_line_would_be_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int, *, is_wrapped: bool
+) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
+    name = "x" * (columns - len("m = f().to(device)"))
+    after = fixed(tmp_path, {"a.py": f"import torch\ndevice = g()\nm = f({name}).cuda()\n"}, unsafe=True)["a.py"]
+    moved = "to(\n    device\n)" if is_wrapped else "to(device)"
+    assert after == f"import torch\ndevice = g()\nm = f({name}).{moved}\n"
+
+
+@pytest.mark.parametrize("written", ["cuda", "c\U0001d42eda", "cud\uff41"])
+def test_only_a_name_that_is_written_plainly_is_replaced(tmp_path: Path, written: str) -> None:
+    changed = fixed(tmp_path, {"a.py": f"import torch\ndevice = g()\nx = f().{written}()\n"}, unsafe=True)
+    assert bool(changed) == (written == "cuda")
+
+
+def test_a_notebook_with_a_long_choice_gets_a_function_below_its_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
+    cells = [
+        "%matplotlib inline\nimport torch as th\nprint(1)",
+        "x = th.zeros(2).cuda()",
+        "device = 'cuda'\nx.to(device)",
+    ]
+    document = {
+        "cells": [{"cell_type": "code", "metadata": {}, "source": text.splitlines(keepends=True)} for text in cells]
+    }
+    path = tmp_path / "a.ipynb"
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    after = json.loads(fixed(tmp_path, {}, unsafe=True)["a.ipynb"])
+    first, second, third = ("".join(cell["source"]) for cell in after["cells"])
+    assert first.startswith("%matplotlib inline\nimport torch as th\n\n\ndef get_device() -> str:\n")
+    assert "if th.cuda.is_available():\n" in first
+    assert first.endswith('return "cpu"\n\n\nprint(1)')
+    assert (second, third) == ("x = th.zeros(2).to(get_device())", "device = get_device()\nx.to(device)")

@@ -373,9 +373,9 @@ def _wrap_arguments(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
         return fix
     indent = text[: len(text) - len(text.lstrip())]
     deeper = f"\n{indent}    "
-    edits = (edit._replace(text=deeper + edit.text) if edit[:2] == (line, column) else edit for edit in fix.edits)
+    edits = [edit._replace(text=deeper + edit.text) if edit[:2] == (line, column) else edit for edit in fix.edits]
     end = (node.end_col_offset or 0) - 1
-    return fix._replace(edits=(*edits, Edit(line, end, line, end, f"\n{indent}")))
+    return fix._replace(edits=tuple(_merge_edits([*edits, Edit(line, end, line, end, f"\n{indent}")])))
 
 
 def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
