@@ -74,8 +74,12 @@ def target(torch: str | None, macos: str | None, lists: OpLists, *, fallback: bo
 
 
 def beyond(torch: str | None, macos: str | None, lists: OpLists) -> str:
-    """Return what of a target is newer than the op lists, as ``Target.beyond`` does; empty where nothing is."""
-    return target(torch, macos, lists).beyond if torch or macos else ""
+    """Return what of a target is newer than the op lists, as ``Target.beyond`` does; empty where nothing is.
+
+    Nothing is newer where a wheel's path is in place of its release: its own contents answer.
+    """
+    is_named = macos or (torch and not torch.endswith(".whl"))
+    return target(torch, macos, lists).beyond if is_named else ""
 
 
 def newer_torch(text: str | None, lists: OpLists) -> str:

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from opcheck.capture.request import seconds
 from opcheck.cli import streams
 from opcheck.cli.helps import group
-from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, Take, but, jobs, only, verb
+from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, but, conclusive, jobs, only, verb
 from opcheck.common.errors import UsageError
-from opcheck.data.targets import TargetOptions, release_note, release_of
+from opcheck.data.registrations import load
+from opcheck.data.targets import TargetOptions, beyond, release_note, release_of
 from opcheck.model.options import Option
 from opcheck.worker.platform import ENDED
 
@@ -23,13 +24,7 @@ if TYPE_CHECKING:
 #: Up to so many kernels are shown with arguments, and up to so many by name; of more only the operations.
 _IN_FULL, _MOST = 24, 400
 
-_Release = Annotated[
-    TargetOptions,
-    Take(
-        lambda source: source.field == "torch",
-        {"torch": "torch release, or a wheel's path.  [default: the newest release]"},
-    ),
-]
+_Release = Annotated[TargetOptions, only(torch="torch release, or a wheel's path.  [default: the newest release]")]
 
 
 @group("kernels")
@@ -65,7 +60,14 @@ def list_(*, pattern: str, target: _Release) -> int:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @click.argument("pattern", default="")
-def diff(*, old: str, new: str, pattern: str, progress: Annotated[ProgressOptions, only("quiet")]) -> int:
+def diff(
+    *,
+    old: str,
+    new: str,
+    pattern: str,
+    target: Annotated[TargetOptions, only("newest_known")],
+    progress: Annotated[ProgressOptions, only("quiet")],
+) -> int:
     """Write what differs."""
     from opcheck.features.kernels import page
     from opcheck.kernels.library import changes
@@ -74,7 +76,7 @@ def diff(*, old: str, new: str, pattern: str, progress: Annotated[ProgressOption
     with progress.shown() as say:
         differing = changes(first, second, pattern, say)
     streams.emit(page.list_changes(first, second, differing))
-    return 0
+    return conclusive(0, target, beyond=beyond(old, None, load()) or beyond(new, None, load()))
 
 
 @verb("test", parent=command)
@@ -176,7 +178,6 @@ def _run(torch: str | None, progress: ProgressOptions, dtype: str | None, reques
 
 def _library(torch: str | None) -> Library:
     """Return the kernel library of a release that is named on the command line."""
-    from opcheck.data.registrations import load
     from opcheck.kernels import library
 
     if torch and torch.endswith(".whl"):

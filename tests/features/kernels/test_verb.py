@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+from opcheck.data.registrations import load
+from opcheck.data.targets import beyond
 from tests.command_line import CommandLine
 from tests.kernels import made
 
@@ -42,9 +44,23 @@ def test_the_operations_and_the_kernels_are_listed(opcheck: CommandLine) -> None
 
 
 def test_a_release_that_has_no_list_is_answered_by_another_which_is_said(opcheck: CommandLine) -> None:
-    result = opcheck("kernels", "list", "--torch", "9")
+    result = opcheck("kernels", "list", "--torch", "9", "--newest-known")
     assert result.out.startswith("torch 2.15.0, ")
     assert result.err == "note: the list of torch 2.15.0 answers for 9, which is newer than the op lists\n"
+    assert result.code == 0
+
+
+@pytest.mark.parametrize("words", [("list", "--torch", "9"), ("test", "--torch", "9"), ("diff", "2.14", "9")])
+def test_no_run_about_a_release_without_a_list_ends_as_a_good_one(opcheck: CommandLine, words: tuple[str, ...]) -> None:
+    result = opcheck("kernels", *words)
+    assert result.code == 3
+    assert "could not tell: torch 9 is newer than the op lists" in result.err
+    assert opcheck("kernels", *words, "--newest-known").code in {0, 1}
+
+
+def test_a_wheel_in_place_of_a_release_answers_for_itself() -> None:
+    assert beyond("torch-9.0.0-cp311-cp311-macosx_14_0_arm64.whl", None, load()) == ""
+    assert beyond("9.0", None, load())
 
 
 def test_an_unknown_name_is_refused(opcheck: CommandLine) -> None:
