@@ -224,6 +224,15 @@ def test_a_tall_matrix_may_take_more_than_a_buffer(
     assert any(name.endswith("square-workspace") for name in result) is holds
 
 
+@pytest.mark.parametrize(
+    ("shape", "holds"), [((512, 4, 4), True), ((511, 4, 4), False), ((128, 128), False), ((64, 128), True)]
+)
+def test_a_decomposition_fails_by_its_elements_unless_a_matrix_is_left_to_the_cpu(
+    shape: tuple[int, ...], *, holds: bool
+) -> None:
+    assert ("svd-8192-elements" in statements("2.14", "aten::_linalg_svd", tensor("A", *shape))) is holds
+
+
 def test_each_problem_of_the_file_is_named(tmp_path: Path) -> None:
     entry = "  - {{address: {}, says: x, {}}}\n"
     rows = [
