@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from opcheck.data.registrations import load
 from opcheck.model.records import TensorSpec
 from tests.data.test_coverage_advisories import ADVISORIES, FLAT, TURNED, tensor
 
@@ -149,6 +150,9 @@ CASES: dict[str, dict[str, Any]] = {
     "multinomial-zero-probability": {"num_samples": (1, 2), "replacement": True},
     "multinomial-many-categories-aborts": {"self": (tensor(16385), tensor(16384)), "replacement": True},
     "solve-broadcast": {"A": tensor(2, 3, 3), "B": (tensor(3, 1), tensor(2, 3))},
+    "solve-pivots": {"A": (tensor(3, 4, 4), tensor(0, 4, 4))},
+    "batched-product-empty-nan": {"batch1": tensor(1, 2, 0), "beta": (0, 1), "result": tensor(1, 2, 2)},
+    "addbmm-no-batches": {"self": tensor(2, 2), "batch1": (tensor(0, 2, 3), tensor(1, 2, 3)), "beta": 1},
     "upsample-linear1d-align-corners": {"align_corners": (True, False)},
     "batch-norm-1d-gradient": {"input": (tensor(4, 3, 5), PLANE), "train": True},
     "triangle-in-place-strided": STRIDED,
@@ -313,18 +317,29 @@ CASES: dict[str, dict[str, Any]] = {
     "lstm-dropout-one": {"num_layers": 2, "dropout": (1.0, 0.5), "train": True},
     "lstm-bidirectional": {"bidirectional": (True, False)},
 }
+STRIDED_COMPLEX, COMPLEX = (tensor(2, 3, stride=stride, dtype="complex64") for stride in ((1, 2), (3, 1)))
+#: The limitations that reports led to, in the same form.
+LIMITS: dict[str, dict[str, Any]] = {
+    "fill-complex": {"self": COMPLEX, "value": (1, 0)},
+    "fill-complex-by-tensor": {"self": (COMPLEX, tensor(0, dtype="complex64"))},
+    "zero-complex-strided": {"self": (STRIDED_COMPLEX, COMPLEX)},
+    "fill-complex-value": {"self": COMPLEX, "value": (tensor(dtype="complex64"), tensor())},
+    "fill-complex128": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
+    "fill-complex128-metal": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
+    "solve-vectors-backward": {"A": tensor(2, 2, 5, 5), "B": (tensor(2, 2, 5), tensor(2, 2, 5, 1))},
+}
 #: Arguments whose one value is a tuple.
 WHOLE_TUPLES = {"kernel_size", "pad"}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *LIMITS])
 def test_a_condition_tells_the_reported_call_from_its_neighbour(name: str) -> None:
-    condition = ADVISORIES[name].parsed
+    condition = load().statements.by_id[name].parsed
     assert condition is not None
     for side, holds in enumerate((True, False)):
         values = {
             argument: value[side] if isinstance(value, tuple) and argument not in WHOLE_TUPLES else value
-            for argument, value in CASES[name].items()
+            for argument, value in (CASES | LIMITS)[name].items()
         }
         assert condition.evaluate(values) is holds, values
 
@@ -335,6 +350,12 @@ def test_a_mean_of_the_loss_and_sizes_above_one_are_safe(grad: TensorSpec) -> No
     assert condition is not None
     rows = tensor(4, 6) if grad.shape else tensor(4, 6, 1)
     assert condition.evaluate({"self": rows, "grad_output": grad}) is False
+
+
+def test_a_strided_complex_tensor_cannot_be_filled_with_zeros_either() -> None:
+    condition = load().statements.by_id["fill-complex"].parsed
+    assert condition is not None
+    assert condition.evaluate({"self": STRIDED_COMPLEX, "value": 0}) is True
 
 
 def test_a_number_is_no_view_of_a_tensor() -> None:
