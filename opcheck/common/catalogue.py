@@ -5,8 +5,6 @@ and a page. The pages are the Markdown files of ``docs/rules``, which the wheel 
 SARIF read them from there.
 """
 
-from __future__ import annotations
-
 import pkgutil
 import re
 from dataclasses import dataclass

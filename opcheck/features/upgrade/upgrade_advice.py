@@ -3,8 +3,6 @@
 ``targets`` lists what to audit; ``advise`` then reads the reports.  This module judges nothing itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ torch/csrc/autograd: ``validate_outputs`` of engine.cpp, which moves a gradient 
 refuses any other, and ``check_variable_result`` of custom_function.cpp.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence

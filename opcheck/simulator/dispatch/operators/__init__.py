@@ -1,7 +1,5 @@
 """Registers what the simulation has of single operators: a file for each area, a registration for each operator."""
 
-from __future__ import annotations
-
 import functools
 import pkgutil
 from collections.abc import Callable
