@@ -137,17 +137,17 @@ def silent(text: str, *, seconds: float = 0.0) -> None:
     """Ignore a stage: a ``Say`` for callers that need no progress."""
 
 
-def failure_of(error: BaseException, subject: str) -> WorkFailure:
+def failure_of(
+    error: BaseException,
+    subject: str,
+    message: str = "the capture of this model broke off",
+    hint: str = "run again with -v to see what the process printed",
+) -> WorkFailure:
     """Convert an exception: opcheck's own keeps its three lines, any other becomes a CaptureError of ``subject``."""
     if isinstance(error, OpcheckError):
         return WorkFailure(error=error_type(error), message=error.message, context=error.context, hint=error.hint)
     text = " ".join(f"{error_type(error)}: {error_text(error)}".split())
-    return WorkFailure(
-        error=CaptureError.__name__,
-        message=f"the capture of this model broke off: {text}",
-        context=subject,
-        hint="run again with -v to see what the process printed",
-    )
+    return WorkFailure(error=CaptureError.__name__, message=f"{message}: {text}", context=subject, hint=hint)
 
 
 def error_of(failure: WorkFailure) -> OpcheckError:

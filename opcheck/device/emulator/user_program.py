@@ -109,10 +109,9 @@ def print_error(error: BaseException, *, whole: bool = False) -> None:
         if not whole and last.__traceback__ is not None:
             last.__traceback__ = _without_own(last.__traceback__)
     last.__cause__ = last.__context__ = None  # Python itself crashes at a chain of a hundred thousand
-    try:
-        sys.excepthook(type(error), error, error.__traceback__)
-    except Exception:  # noqa: BLE001 - that of the program, in whose place Python prints the exception
-        sys.__excepthook__(type(error), error, error.__traceback__)
+    with contextlib.suppress(Exception):
+        return sys.excepthook(type(error), error, error.__traceback__)
+    return sys.__excepthook__(type(error), error, error.__traceback__)  # the program's own hook raised
 
 
 def is_between(file: str) -> bool:

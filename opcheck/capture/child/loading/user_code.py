@@ -163,7 +163,7 @@ def _from_name(name: str) -> ModuleType:
     """Import the module as ``python -m`` would find it: the working directory comes first, then its ``src``."""
     package = name.partition(".")[0]
     source = Path("src", package)
-    if package not in sys.modules:  # beside torch.nn a library that is imported later must not come from the folder
+    if package not in sys.modules:  # for torch.nn: libraries that it imports later are the installed ones
         if source.is_dir() or source.with_suffix(".py").is_file():
             _first_on_path(str(Path("src").resolve()))
         _first_on_path(str(Path.cwd()))

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.replacing import replace_attributes
-from opcheck.common.text import type_and_text
 from opcheck.device.emulator import user_program
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
 from opcheck.device.emulator.processes import Processes, write
@@ -37,6 +35,11 @@ if TYPE_CHECKING:
 #: The program may have put a pipe in the place of the file, whose opening would wait, or a link to another file.
 _IN_PLACE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 
+_NO_REPORT = (
+    "opcheck cannot report what the program did",
+    "a program that damages the Python of its own process leaves no report; if yours does not, please report it",
+)
+
 
 def main(file: Path) -> int:
     """Run the requested program, write its Outcome where the request names a file, return its exit code."""
@@ -50,17 +53,8 @@ def main(file: Path) -> int:
     except BaseException as error:
         # The program may have changed any name that opcheck's own code here uses.
         if os.getpid() == process and type(error) is not KeyboardInterrupt:
-            _write(request, failure_of(_explained(error, request.program), ""))
+            _write(request, failure_of(error, request.program, *_NO_REPORT))
         raise
-
-
-def _explained(error: BaseException, program: str) -> OpcheckError:
-    if isinstance(error, OpcheckError):
-        return error
-    hint = "a program that damages the Python of its own process leaves no report; if yours does not, please report it"
-    return CaptureError(
-        f"opcheck cannot report what the program did: {type_and_text(error)}", context=program, hint=hint
-    )
 
 
 def _run(request: RunRequest, file: Path) -> int:
