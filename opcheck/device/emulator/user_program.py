@@ -109,9 +109,10 @@ def print_error(error: BaseException, *, whole: bool = False) -> None:
         if not whole and last.__traceback__ is not None:
             last.__traceback__ = _without_own(last.__traceback__)
     last.__cause__ = last.__context__ = None  # Python itself crashes at a chain of a hundred thousand
-    with contextlib.suppress(Exception):
-        return sys.excepthook(type(error), error, error.__traceback__)
-    return sys.__excepthook__(type(error), error, error.__traceback__)  # the program's own hook raised
+    for hook in (sys.excepthook, sys.__excepthook__):  # the program's own may raise
+        with contextlib.suppress(Exception):
+            hook(type(error), error, error.__traceback__)
+            break
 
 
 def is_between(file: str) -> bool:
