@@ -30,7 +30,7 @@ import msgspec
 
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.worker import dependency_tracking, environments, platform
-from opcheck.worker.protocol import Answered, Message, Order, Stage, WorkFailure, failure_of, seal
+from opcheck.worker.protocol import Answered, Message, Order, Stage, failure_of, seal
 
 #: A program may replace these in their modules.
 _EXIT, _FAILED = os._exit, platform.Fork.FAILED
@@ -114,12 +114,8 @@ def _answer(name: str, order: Order, answers: BinaryIO, *, torch: bool) -> Messa
     except OpcheckError as error:
         return failure_of(error, order.subject)
     except platform.TimeLimitReached:
-        return WorkFailure(
-            error=CaptureError.__name__,
-            message=f"the model was not loaded after {order.limits.seconds:g} s",
-            context=order.subject,
-            hint="give it longer with --timeout",
-        )
+        text = f"the model was not loaded after {order.limits.seconds:g} s"
+        return failure_of(CaptureError(text, context=order.subject, hint="give it longer with --timeout"), "")
     except BaseException as error:  # noqa: BLE001 - user code can raise anything while it is imported
         with contextlib.suppress(Exception):  # it may have closed stderr
             traceback.print_exc()

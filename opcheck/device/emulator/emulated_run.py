@@ -48,11 +48,8 @@ def run(request: RunRequest) -> RunOutcome:
             code = run_program(_CHILD, asked, {**os.environ, **variables}, interpreter=python)
         except SignalledError as error:
             ended = error
-        what, hint = (
-            "the program wrote over the report",
-            "leave the files of other programs in the temporary folder alone",
-        )
-        errors = (DocumentError, GarbledError)
+        errors, what = (DocumentError, GarbledError), "the program wrote over the report"
+        hint = "leave the files of other programs in the temporary folder alone"
         with explain_errors(errors, what, context=request.program, hint=hint, kind=CaptureError):
             # The program may have put a pipe or another thing in its place.
             content = read(answer).strip() if os.path.lexists(answer) else b""
