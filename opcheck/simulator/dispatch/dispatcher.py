@@ -21,7 +21,7 @@ from opcheck.simulator.dispatch.routes import BoundCall, Route, RouteKind, make_
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, MPSTensor, detach_values, is_on_mps, set_bits, wrap
 from opcheck.simulator.dispatch.tensor_meta import DICT, LIST, TensorMeta, ambient, encode, map_nested, spec_of
 from opcheck.simulator.errors import NotSimulatedError
-from opcheck.simulator.target_reads import TargetQueries
+from opcheck.simulator.target_reads import TargetQueries, is_before
 from opcheck.tracing.torch_private import dispatch, tensors
 from opcheck.tracing.torch_private.backend import generator_class
 from opcheck.tracing.torch_private.dispatch import DispatchKey, HigherOrderOperator
@@ -190,6 +190,11 @@ class Simulator(dispatch.DispatchMode):
 
     def _device_mismatch(self, bound: BoundCall, inputs: list[torch.Tensor]) -> tuple[str, str] | None:
         route = bound.route
+        since = route.operator.skips_empty
+        if since is not None and not self.context.ask(is_before, since):
+            inputs = [tensor for tensor in inputs if tuple(tensor.shape) != (0,)]
+            if all(map(is_on_mps, inputs)):
+                return None
         outs, written = (
             [t for index in indices for t in flat_tensors(bound.get_argument(index))]
             for indices in (route.outs, route.writes)

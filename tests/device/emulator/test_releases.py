@@ -105,3 +105,13 @@ def test_the_report_counts_a_loop_and_grows_no_longer_with_it() -> None:
 def _line_of(text: str) -> int:
     lines = Path(__file__).read_text(encoding="utf-8").splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def test_cat_looks_at_empty_tensors_of_the_cpu_before_2_10() -> None:
+    empty, number = torch.tensor([]), torch.tensor([1.0])
+    with opcheck.emulate(torch="2.9", macos="15"), pytest.raises(RuntimeError, match="must be on the same device"):
+        torch.cat([empty, there(2)])
+    with opcheck.emulate(torch="2.10", macos="15"):
+        assert torch.cat([empty, there(2)]).is_mps
+        with pytest.raises(RuntimeError):
+            torch.cat([empty, number, there(2)])

@@ -64,6 +64,7 @@ TAKEN: dict[str, Callable[[], torch.Tensor]] = {
     "a number of the CPU": lambda: there() + torch.tensor(2.0),
     "a number of the CPU, assigned": lambda: put(there(), index("mps"), torch.tensor(2.0)),
     "a copy": lambda: there().copy_(here()),
+    "an empty tensor of the CPU that cat skips": lambda: torch.cat([torch.tensor([]), there()]),
 }
 
 

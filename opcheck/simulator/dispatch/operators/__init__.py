@@ -37,6 +37,8 @@ def _make_operator(name: str, facts: dict[str, Any]) -> Operator:
         fields["role"] = operator.Role[facts["role"]]
     for key in fields.keys() & {"keeps_values_of", "results_on_cpu"}:
         fields[key] = frozenset(fields[key])
+    if "skips_empty" in fields:
+        fields["skips_empty"] = Version.parse(fields["skips_empty"])
     if isinstance(fields.get("body"), list):
         fields["body"] = tuple(fields["body"])
     return Operator(**fields)

@@ -120,6 +120,8 @@ class Operator:
     #: arguments and all tensors
     refuses_devices: Callable[[Any, Any], Refusal | None] | None = None
     device_texts: tuple[DeviceText, ...] = ()
+    #: since when it does not look at empty tensors of one dimension (TensorShape.h, ``cat_should_skip_tensor``)
+    skips_empty: Version | None = None
 
     # -- emulation on the CPU (opcheck run)
     #: computes on the CPU what only MPS has a kernel for, with the CPU's numbers bit for bit
