@@ -158,6 +158,7 @@ DEPARTURES = {
     r"histc_atomic_(global|threadgroup)_b?float": ("depends on flushing", "a denormal is no zero"),
     r"sdpa_vector_2pass_1_(float_\d+_\d+_maskfloat|bfloat_\d+_\d+_maskbfloat)": ("wrong", "sdpa-two-passes-low-mask"),
     r"prefill_attention_(bfloat16|float32)_.*_hm1_dc._mask\1": ("wrong", "sdpa-blocks-lowest-mask"),
+    r"norm_b?float_b?float": ("depends on flushing", "a denormal is no zero"),
     # Of the releases before 2.13, whose kernels take the mask as an argument.
     r"sdpa_vector_(float|half|bfloat)_\d+_\d+": ("wrong", "sdpa-one-pass-fully-masked-row"),
 }
@@ -193,6 +194,7 @@ ELSEWHERE = (
     ("2.10.0", "", "orgqr_*"),
     ("2.11.0", "", "sdpa_vector_float_64_64"),
     ("2.12.1", "", "sdpa_vector_*bfloat_96*"),
+    ("2.12.1", "", "norm_*"),
     ("2.13.0", "", "upsample_bicubic2d_backward_*"),
     ("2.15.0", "metal_40", "triangular_solve_small_general_*"),
     ("2.15.0", "metal_40", "scaled_mm_half"),

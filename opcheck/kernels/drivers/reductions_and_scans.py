@@ -188,6 +188,22 @@ def _reduction_forms(call: KernelCall) -> Launches:
         yield Launch(bound, grid, expected, group=group, derived=result["derived"])
 
 
+@family(r"norm_{any}_(?P<b>[a-z0-9]+)")
+def _norms(call: KernelCall, dtype: torch.dtype) -> Launches:
+    """Call for norms of several orders: a threadgroup a row (2.12 to 2.14)."""
+    rows = 3
+    for length in LENGTHS:
+        operand = random((rows, length), dtype, length)
+        for order in (0.0, 1.0, 2.0, 3.0, float("inf"), -float("inf")):
+            value = torch.linalg.vector_norm(widen(operand), order, -1)
+            params = call.struct("params", p=order, reduction_size=length, ndim=2, input_sizes=(rows, length),
+                                 input_strides=(length, 1), output_sizes=(rows, 1), output_strides=(1, 1))  # fmt: skip
+            result = _result(call["b"], operand, value, value * (length + 8) * EPS)
+            bound = {"input": operand, "output": result["out"], "params": params}
+            group = min(1024, -(-length // 32) * 32)
+            yield Launch(bound, rows * group, result["expected"], group=group)
+
+
 # The scans are called by aten/src/ATen/native/mps/operations/ScanKernel.mm.
 
 _SCANNED: dict[str, Callable[[Tensor, int], Any]] = {
