@@ -195,7 +195,7 @@ def _norms(call: KernelCall, dtype: torch.dtype) -> Launches:
     for length in LENGTHS:
         operand = random((rows, length), dtype, length)
         for order in (0.0, 1.0, 2.0, 3.0, float("inf"), -float("inf")):
-            value = torch.linalg.vector_norm(widen(operand), order, -1)
+            value = torch.linalg.vector_norm(widen(operand).abs(), order, -1)
             params = call.struct("params", p=order, reduction_size=length, ndim=2, input_sizes=(rows, length),
                                  input_strides=(length, 1), output_sizes=(rows, 1), output_strides=(1, 1))  # fmt: skip
             result = _result(call["b"], operand, value, value * (length + 8) * EPS)
