@@ -156,6 +156,18 @@ torch.from_numpy(np.array([1, 2, 3])).float().to(device)
 for q in [x, x]: torch.from_numpy(q).to(device)
 with torch.no_grad(): t = torch.from_numpy(x).to(device)
 if n[1]: x = x.astype(np.float32); \n\ntorch.from_numpy(x).to(device)
+q = []; q.append(x); q.append(x); torch.from_numpy(np.stack(q)).to(device)
+q = []; q.append(f); torch.from_numpy(np.stack(q)).to(device)
+q = []; q.append(n[0]); q.extend([1, 2]); torch.tensor(np.array(q)).to(device)
+d = {"x": x, "f": f}; torch.from_numpy(d["x"]).to(device)
+d = {"x": x, "f": f}; torch.from_numpy(d["f"]).to(device)
+d = {"x": x}; d["x"] = f; torch.from_numpy(d["x"]).to(device)
+def make(k, dtype=np.float64): return np.zeros(k, dtype=dtype); \n\ntorch.from_numpy(make(3)).to(device)
+def make(k, dtype=np.float64): return np.zeros(k, dtype=dtype); \n\ntorch.from_numpy(make(3, np.float32)).to(device)
+torch.from_numpy(np.uint8([1, 2]) * 0.5).to(device)
+torch.from_numpy(np.uint8([1, 2]) / 255.0).to(device)
+torch.from_numpy(np.float16([1, 2]) * 0.5).to(device)
+t = torch.zeros(3, dtype=torch.float32); t.to(device)
 """.strip().splitlines()
 #: They move float64, and the scan does not see it.
 UNSEEN = r"""
@@ -167,6 +179,19 @@ torch.from_numpy(np.histogram(x)[1]).to(device)
 torch.tensor([1.0]).to(torch.from_numpy(x).dtype).to(device)
 z = None; z = np.zeros(2) if z is None else z; torch.from_numpy(z).to(device)
 """.strip().splitlines()
+#: Programs of other libraries, and whether the last line moves float64.
+ELSEWHERE = {
+    "from scipy.signal import get_window; torch.from_numpy(get_window('hann', 8)).to('mps')": True,
+    "from sklearn.datasets import make_moons; a, b = make_moons(9); torch.from_numpy(a).to('mps')": True,
+    "from sklearn.datasets import make_moons; a, b = make_moons(9); torch.from_numpy(b).to('mps')": False,
+    "from sklearn.preprocessing import StandardScaler; a = StandardScaler().fit_transform(x); torch.tensor(a).to('mps')": True,
+    "from sklearn.preprocessing import StandardScaler; a = StandardScaler().fit_transform(f); torch.tensor(a).to('mps')": False,
+    "from sklearn.preprocessing import LabelEncoder; a = LabelEncoder().fit_transform(x); torch.tensor(a).to('mps')": False,
+    "import cv2; a = cv2.imread('a.png') / 255.0; torch.from_numpy(a).to('mps')": True,
+    "import cv2; a = cv2.imread('a.png'); torch.from_numpy(a).to('mps')": False,
+    "import numpy.typing as npt; def g(a: npt.NDArray[np.float64]): torch.from_numpy(a).to('mps')": True,
+    "import numpy.typing as npt; def g(a: npt.NDArray[np.float32]): torch.from_numpy(a).to('mps')": False,
+}  # fmt: skip
 _WIDE = {torch.float64, torch.complex128}
 
 
@@ -213,6 +238,18 @@ def test_what_the_scan_names_raises_on_a_mac(snippet: str, tmp_path: Path, monke
     assert [each.rule for each in findings if each.severity == "error"] == ["OC210"] * _moves_float64(
         snippet, monkeypatch
     )
+
+
+@pytest.mark.parametrize("program", ELSEWHERE)
+def test_arrays_of_other_libraries_have_their_dtypes(program: str, tmp_path: Path) -> None:
+    findings = report(tmp_path, a=_program(program, "mps")).findings
+    assert [each.rule for each in findings if each.severity == "error"] == ["OC210"] * ELSEWHERE[program]
+
+
+@pytest.mark.parametrize(("dtype", "severities"), [("float64", ["error", "note"]), ("float32", [])])
+def test_a_wide_tensor_of_torch_that_moves_is_an_error(tmp_path: Path, dtype: str, severities: list[str]) -> None:
+    findings = report(tmp_path, a=f'import torch\ntorch.zeros(2, dtype=torch.{dtype}).to("mps")\n').findings
+    assert sorted(each.severity for each in findings) == severities
 
 
 def test_four_of_five_lines_that_raise_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

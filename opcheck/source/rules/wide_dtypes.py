@@ -2,6 +2,7 @@
 
 import ast
 import bisect
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ _BUILTINS = {"bool": _BOOL, "int": _INT64, "float": FLOAT64, "complex": COMPLEX1
 _OF_TORCH = {"int": (1, 32), "float": _FLOAT32, "char": (1, 8)}
 #: The functions and methods of NumPy, by the dtype of their result.
 _RESULTS = read_lists("results")
+#: The functions of other libraries, by the dtype of their array.
+_ELSEWHERE = read_lists("results_elsewhere")
 #: Which arguments decide.
 _DECIDING = {
     "joined": slice(3),
@@ -34,6 +37,8 @@ _DECIDING = {
 _DTYPE_POSITION = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "asarray": 1, "full": 2}
 #: Without an axis they give a scalar.
 _REDUCES = read_words("reduces", "numpy")
+_SCALERS = re.compile(r"sklearn\.preprocessing\.\w+(?:Scaler|Normalizer|Transformer)")
+_ADDS = {"append", "extend", "insert"}
 _CONSTANTS = {f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")}
 _GENERATORS = {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"}
 #: The functions of torch that keep the dtype of an array, those that join several, and those of float32.
@@ -81,6 +86,8 @@ class Dtypes:
         match node:
             case ast.Constant(value=bool() | int() | float() | complex()):
                 kind = ArrayKind("python", _BUILTINS[type(node.value).__name__], is_scalar=True)
+            case ast.List(elts=[]):
+                kind = _join(map(self.kind, self._appended(node)), "list")
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 kind = _join(map(self.kind, parts), "list")
             case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
@@ -108,6 +115,8 @@ class Dtypes:
                 kind = None if held is None or held.family == "python" or held.is_scalar else held
             case ast.Assign(targets=[ast.Tuple()], value=value):
                 kind = self._array(value)
+            case ast.Subscript(value=ast.Name() as table, slice=ast.Constant(value=str() as key)):
+                kind = self.kind(self._entry(table, key))
             case ast.Subscript(value=value, slice=index):
                 # With an index and not a slice it may be a scalar.
                 is_part = isinstance(index, (ast.Slice, ast.Tuple))
@@ -118,6 +127,14 @@ class Dtypes:
             case ast.Call():
                 kind = self._call(node)
         return kind
+
+    def _entry(self, table: ast.Name, key: str) -> ast.expr | None:
+        """The value of a key in a dict that the file only reads."""
+        value, program = self._program.only_value(table), self._program
+        uses = (use for use in program.uses.get(table.id, ()) if use is not table)
+        is_read = all(isinstance(getattr(program.parent(use), "ctx", None), ast.Load | None) for use in uses)
+        entries = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) and is_read else ()
+        return next((each for name, each in entries if isinstance(name, ast.Constant) and name.value == key), None)
 
     def _array(self, node: ast.AST) -> ArrayKind | None:
         """The kind of an array or a tensor, without regard to its dimensions."""
@@ -154,24 +171,52 @@ class Dtypes:
                 return self._array(values)
             case ast.arg():
                 return self._parameter(binding.node, name)
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call() as call):
+                full = self._scanned.dotted_name(call.func)
+                position = [last(target) for target in targets].index(name) if name in map(last, targets) else 0
+                if full == "sklearn.model_selection.train_test_split" and position // 2 < len(call.args):
+                    return self._array(call.args[position // 2])
+                if full.startswith(
+                    ("sklearn.datasets.load_", "sklearn.datasets.make_")
+                ):  # features, and classes or numbers
+                    return ArrayKind("numpy", FLOAT64) if position == 0 else None
         return self.kind(binding.value or binding.node)
 
+    def _appended(self, node: ast.AST) -> list[ast.expr | None]:
+        """What the function appends to a list that is empty at first."""
+        parent, program = self._program.parent(node), self._program
+        name = last(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
+        names = (use for use in program.uses.get(name, ()) if isinstance(use, ast.Name))
+        uses = (use for use in names if program.scope(use) is program.scope(node))
+        calls = ((method(call), call) for use in uses if (call := program.parent(program.parent(use) or use)))
+        parts = [(called, call.args[:1]) for called, call in calls if isinstance(call, ast.Call) and called]
+        return [args[0] if called == "append" and args else None for called, args in parts if called in _ADDS]
+
     def _parameter(self, node: ast.arg, name: str) -> ArrayKind | None:
-        """What all uses of a function of the file, each a call, give to a parameter."""
+        """What the annotation of a parameter says, or all uses of its function give to it."""
+        match node.annotation:
+            case ast.Subscript(value=value, slice=index) if last(value) == "NDArray":
+                return self._cast("numpy", index)
+        return _agree([self.kind(value) for value in self._arguments(node, name)] or [None])
+
+    def _arguments(self, node: ast.arg, name: str) -> list[ast.expr | None]:
+        """What the calls of a function of the file give to a parameter, or its default; empty if it has other uses."""
         function = self._program.scope(node)
         if not isinstance(function, Function):
-            return None
-        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+            return []
+        parameters = [*function.args.posonlyargs, *function.args.args]
+        with_default = parameters[len(parameters) - len(function.args.defaults) :]
+        defaults = {each.arg: value for each, value in zip(with_default, function.args.defaults, strict=True)}
         uses = self._program.uses.get(function.name, [])
-        if name not in names or len(uses) > _MOST or function.decorator_list:
-            return None
-        kinds: list[ArrayKind | None] = []
+        if node not in parameters or len(uses) > _MOST or function.decorator_list:
+            return []
+        values: list[ast.expr | None] = []
         for use in uses:
             call = self._program.parent(use) if isinstance(use, ast.Name) else None
             if not isinstance(call, ast.Call) or call.func is not use:
-                return None
-            kinds.append(self.kind(argument(call, names.index(name), name)))
-        return _agree(kinds)
+                return []
+            values.append(argument(call, parameters.index(node), name) or defaults.get(name))
+        return values
 
     def _find_returned(self, function: Function) -> ArrayKind | None:
         """The kind that all returns of a function have."""
@@ -205,8 +250,8 @@ class Dtypes:
 
     def _call(self, node: ast.Call) -> ArrayKind | None:
         name = self._scanned.dotted_name(node.func)
-        if name in _GENERATORS:
-            return ArrayKind("generator")
+        if name in _GENERATORS or name in _ELSEWHERE:
+            return ArrayKind("numpy", _SPELLED[_ELSEWHERE[name]]) if name in _ELSEWHERE else ArrayKind("generator")
         if name.startswith("numpy."):
             return self._numpy(node, name.rpartition(".")[2], node.args)
         if name.startswith("torch."):
@@ -265,6 +310,10 @@ class Dtypes:
         return kind if keeps else None
 
     def _method(self, node: ast.Call, value: ast.expr, name: str) -> ArrayKind | None:
+        made = self._program.only_value(value) or value
+        maker = self._scanned.dotted_name(made.func) if isinstance(made, ast.Call) else ""
+        if name in {"fit_transform", "transform"} and _SCALERS.fullmatch(maker) and node.args:
+            return self._array(node.args[0])
         kind = self.kind(value)
         asked = argument(node, 0, "dtype")
         if name == "astype" and asked is not None and (kind is None or kind.family == "numpy"):
@@ -311,6 +360,9 @@ class Dtypes:
             value = self._program.only_value(node)
             if isinstance(value, (ast.Attribute, ast.Constant)):
                 return self.dtype(value)
+            if len(bindings) == 1 and isinstance(bindings[0].node, ast.arg):
+                dtypes = {self.dtype(each) if each else None for each in self._arguments(bindings[0].node, node.id)}
+                return dtypes.pop() if len(dtypes) == 1 else None
             return None if bindings else _BUILTINS.get(node.id)
         return None
 
@@ -367,7 +419,9 @@ def _promote(first: ArrayKind, second: ArrayKind) -> ArrayKind:
             bits = max(bits, 0 if is_weak else own)
         elif family != "torch" and not is_weak:
             # The floats that represent all integers of 16 bits have 32; a complex number is two floats.
-            own = min(64, 2 * own) if low < FLOAT64[0] < rank + 1 else own
+            is_float_weak = all(one for kind, one in zip((first, second), weak, strict=True) if kind.dtype[0] == rank)
+            if low < FLOAT64[0] < rank + 1:
+                own = 64 if is_float_weak else min(64, 2 * own)
             bits = max(bits, 2 * own if rank == COMPLEX128[0] else own)
     default = {0: 8, 1: 64, 2: 32 if family == "torch" else 64, 3: 64 if family == "torch" else 128}
     scalar = first.is_scalar and second.is_scalar
@@ -408,8 +462,6 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.from_numpy(np.random.rand(3)).to("mps")``: the tensor keeps the dtype of the array."""
     name, called = scanned.dotted_name(node.func), method(node)
-    if not scanned.once(("imports numpy",), _imports_numpy, scanned):
-        return
     moved: ast.expr = node
     if called in {"to", "cuda"} and not name and isinstance(node.func, ast.Attribute):
         moved, device = node.func.value, argument(node, 0, "device")
@@ -424,10 +476,6 @@ def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if kind is not None and kind.family == "torch" and kind.dtype in _WIDE:
         dtype = _WIDE[kind.dtype]
         yield hit("wide of numpy", node, severity="error" if is_mps and called != "cuda" else None, dtype=dtype)
-
-
-def _imports_numpy(scanned: Scanned) -> bool:
-    return any(f"{name}.".startswith("numpy.") for name in scanned.program.imports.values())
 
 
 def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
