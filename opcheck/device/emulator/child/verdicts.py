@@ -109,9 +109,9 @@ def holds(text: str, given: Given) -> bool | None:
     """Return whether the expression is true for a call; None where its arguments do not decide it."""
     try:
         with torch.no_grad():
-            # It has passed check_values: no attributes, and no functions but those above.
+            # It has passed check_values: no attributes, no functions but those above. torch imports at its first use.
             code, names = _compile_condition(text), _ConditionNames(given)
-            return bool(eval(code, {"__builtins__": {}}, names))  # noqa: S307
+            return bool(eval(code, {"__builtins__": {"__import__": __import__}}, names))  # noqa: S307
     except (NameError, LookupError, StopIteration, RuntimeError, TypeError, AttributeError, ValueError):
         return None
 
