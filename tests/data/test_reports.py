@@ -184,6 +184,33 @@ def test_the_backward_of_linear_takes_no_weight_of_one_dimension(
     assert {each for each in names if "one-dimensional" in each} == expected
 
 
+@pytest.mark.parametrize(
+    ("torch", "dtype", "wants_input", "refused"),
+    [
+        ("1.13", "float16", True, True),
+        ("1.13", "float16", False, False),
+        ("1.13", "float32", True, False),
+        ("2.0", "float16", True, False),
+    ],
+)
+def test_the_backward_of_linear_takes_a_half_weight_from_2_0_on(
+    torch: str, dtype: str, wants_input: bool, refused: bool
+) -> None:
+    inputs = [tensor(name, 4, 4, dtype=dtype) for name in ("self", "grad_output", "weight")]
+    names = statements(torch, "aten::linear_backward", *inputs, output_mask=[wants_input, True, False])
+    assert ("linear-backward-float16" in names) is refused
+
+
+@pytest.mark.parametrize(
+    ("macos", "dtype", "wrong"), [("12.3", "uint8", True), ("12.3", "int32", False), ("13.0", "uint8", False)]
+)
+def test_rows_of_bytes_are_gathered_wrongly_before_macos_13(macos: str, dtype: str, wrong: bool) -> None:
+    inputs = (tensor("self", 3, 2, dtype=dtype), tensor("index", 2, dtype="int64"))
+    call = OpCall(op="aten::index_select", inputs=inputs, outputs=inputs[:1], arguments={"dim": 0}, inner=())
+    verdict = judge(call, Target(torch=Version.parse("1.13"), macos=Version.parse(macos)), _LISTS)
+    assert ("index-select-uint8-macos-12" in verdict.advisories) is wrong
+
+
 @pytest.mark.parametrize(("dtype", "holds"), [("bfloat16", True), ("float16", False)])
 def test_nextafter_of_bfloat16_is_wrong(dtype: str, *, holds: bool) -> None:
     inputs = (tensor("self", 2, dtype=dtype), tensor("other", 2, dtype=dtype))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -71,6 +73,14 @@ def _with(function: Callable[..., torch.Tensor], other: complex) -> Callable[[An
     return lambda value: function(torch.tensor([value], device="mps"), torch.tensor([other], device="mps"))
 
 
+def _cut(value: float) -> torch.Tensor:
+    return torch.nn.functional.threshold(torch.tensor([value], device="mps"), 0.1, 20)
+
+
+def _cut_backward(value: float) -> None:
+    torch.relu(torch.tensor([value], device="mps", requires_grad=True)).sum().backward()
+
+
 def _halves(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], None]:
     def run(value: complex) -> None:
         with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # the CPU has no such kernel
@@ -117,6 +127,13 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     "NaN beside beta=0": ("2.13", "baddbmm-zero-beta-nan", _multiply, math.nan, 1.0),
     "NaN that the call overwrites": (*("2.13", "baddbmm-zero-beta-nan", _multiply_in_place, math.nan, 1.0),),
     "integers beyond 2**24": ("2.13", "abs-integers-through-float", _double(torch.abs), 2**24 + 1, 3),
+    "a large number to abs": ("2.11", "abs-complex-large-or-small", _double(torch.abs), 1e20j, 1j),
+    "a small number to abs": ("2.11", "abs-complex-large-or-small", _double(torch.abs), 1e-21j, 0j),
+    "halves beyond 256 to abs": (*("2.11", "abs-complex32-half", _halves(torch.abs), 300j, 200j),),
+    "a large divisor": (*("2.14", "div-complex-large-or-small", lambda x: _with(torch.div, x)(1e3j), 1e20j, 1j),),
+    "a small divisor": (*("2.14", "div-complex-large-or-small", lambda x: _with(torch.div, x)(1j), 1e-21j, 1j),),
+    "NaN to threshold": ("2.13", "threshold-nan", _cut, math.nan, 1.0),
+    "NaN to the gradient of threshold": ("2.13", "threshold-backward-nan", _cut_backward, math.nan, 1.0),
     "a boolean mask to the kernel": (*("2.12", "sdpa-one-pass-fully-masked-row", _attend_directly, False, True),),
     "an infinity to lgamma": ("2.13", "lgamma-infinity", _double(torch.lgamma), math.inf, 2.0),
     "the far end of erfc": ("2.13", "erfc-tail", _double(torch.special.erfc), 5.0, 1.0),
@@ -165,6 +182,16 @@ def test_values_that_do_not_meet_it_leave_it_out(name: str) -> None:
     release, advisory, run, _, misses = CASES[name]
     certain, perhaps = advisories(lambda: run(misses), release)
     assert advisory not in certain | perhaps
+
+
+def test_the_first_condition_of_a_process_is_decided() -> None:
+    program = """
+import torch
+from opcheck.device.emulator.child.verdicts import holds
+print(holds("any(first > 1.5)", {"self": torch.ones(2, dtype=torch.float64) * 2}))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stdout == "True\n"
 
 
 def test_one_call_of_two_that_meets_it_is_found() -> None:
