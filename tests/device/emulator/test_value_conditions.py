@@ -132,6 +132,7 @@ CASES: dict[str, tuple[str, str, Callable[[Any], Any], Any, Any]] = {
     "halves beyond 256 to abs": (*("2.11", "abs-complex32-half", _halves(torch.abs), 300j, 200j),),
     "a large divisor": (*("2.14", "div-complex-large-or-small", lambda x: _with(torch.div, x)(1e3j), 1e20j, 1j),),
     "a small divisor": (*("2.14", "div-complex-large-or-small", lambda x: _with(torch.div, x)(1j), 1e-21j, 1j),),
+    "a zero to the norm of order 0": ("2.0", "norm-zero-counts-zeros", _double(lambda x: torch.norm(x, 0)), 0.0, 1.0),
     "NaN to threshold": ("2.13", "threshold-nan", _cut, math.nan, 1.0),
     "NaN to the gradient of threshold": ("2.13", "threshold-backward-nan", _cut_backward, math.nan, 1.0),
     "a boolean mask to the kernel": (*("2.12", "sdpa-one-pass-fully-masked-row", _attend_directly, False, True),),
