@@ -289,6 +289,9 @@ CASES: dict[str, dict[str, Any]] = {
     "norm-empty-dim": {"self": COLUMN, "dim": ((0,), (1,))},
     "norm-empty-dim-aborts": {"self": COLUMN, "dim": ((), (0,))},
     "nanmedian-rank-5": {"self": CUBE, "dim": (0, 1)},
+    "median-rank-5": {"self": CUBE, "dim": (-5, -4)},
+    "median-empty": EMPTY,
+    "nanmedian-empty": EMPTY,
     "nll-loss-empty": EMPTY,
     "mse-loss-empty": EMPTY,
     "sort-transposed": STRIDED,
@@ -328,6 +331,9 @@ LIMITS: dict[str, dict[str, Any]] = {
     "fill-complex-value": {"self": COMPLEX, "value": (tensor(dtype="complex64"), tensor())},
     "fill-complex128": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
     "fill-complex128-metal": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
+    "linear-no-features-aborts": {"weight": (tensor(5, 0), tensor(5, 1)), "result": tensor(3, 5)},
+    "linear-no-features": {"weight": tensor(5, 0), "result": (tensor(3, 5), tensor(0, 5))},
+    "linear-no-features-2-7": {"weight": (tensor(5, 0), tensor(5, 1)), "result": tensor(3, 5)},
     "solve-vectors-backward": {"A": tensor(2, 2, 5, 5), "B": (tensor(2, 2, 5), tensor(2, 2, 5, 1))},
 }
 #: Arguments whose one value is a tuple.
