@@ -211,6 +211,15 @@ def test_calls_of_processes_are_in_the_report(tmp_path: Path) -> None:
     assert ended.report["totals"]["native"] == ended.report["totals"]["calls"] > 1
 
 
+def test_no_finding_says_that_nothing_reached_mps_where_a_process_computed_there(tmp_path: Path) -> None:
+    start = f"{_GUARD}q = mp.Queue()\n    p = mp.Process(target={{}})\n    p.start()\n    p.join()"
+    rules = [
+        [finding["rule"] for finding in run(tmp_path, start.format(target)).report["findings"]]
+        for target in ("on_mps, args=(3, q)", "print")
+    ]
+    assert rules == [[], ["OC120"]]
+
+
 def test_mps_in_a_forked_process_is_not_known(tmp_path: Path) -> None:
     program = "if os.fork() == 0:\n    torch.ones(2, device='mps').sum()\n    os._exit(0)\nos.wait()\ntorch.ones(1, device='mps')"
     ended = run(tmp_path, program)

@@ -217,8 +217,9 @@ class Emulation:
             self._problems.append(endings.problem_of(error, kind, locate_raise(error)))
 
     def came_to_its_end(self, *, imports_torch: bool) -> None:
-        """Note if the program computed nothing on ``mps``."""
-        ops = {row.op for row in self._tally.rows}
+        """Note if the program, and the processes that it started, computed nothing on ``mps``."""
+        started = self._processes.reports() if self._processes else []
+        ops = {row.op for row in self._tally.rows} | {group.op for process in started for group in process.groups}
         if ops <= _MOVES:
             moved = "tensors were moved to mps, and nothing was computed there"
             message = moved if ops else f"no tensor reached mps: {self._why_nowhere(imports_torch=imports_torch)}"
