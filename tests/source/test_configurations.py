@@ -38,6 +38,8 @@ def test_a_setting_of_a_configuration_that_is_cuda_is_named(tmp_path: Path, line
     ("text", "places"),
     [
         ("trainer:\n  strategy: ddp\n  devices: 2\n", [("OC208", 2), ("OC208", 3)]),
+        ("dist:\n  backend: nccl\ndist_backend: 'nccl'\n", [("OC208", 2), ("OC208", 3)]),
+        ("dist:\n  backend: gloo\n", []),
         ("trainer:\n  devices: 8\n  accelerator: gpu\n", [("OC208", 2)]),
         ("trainer: {accelerator: gpu, devices: 2}\n", [("OC208", 1)]),
         ("strategy: 'fsdp_native'\n", [("OC208", 1)]),
