@@ -282,11 +282,12 @@ class Program:
 
     def bound_in(self, scope: ast.AST, name: str) -> list[Binding]:
         """The places that bind a name as a function sees it: in itself, or else around it."""
-        while True:
-            bindings = self._bindings.get((scope, name))
-            if bindings or scope is self.tree:
-                return bindings or _NONE
+        bindings = self._bindings.get((scope, name))
+        while not bindings and scope is not self.tree:
             scope = self.scope(scope)
+            # Methods do not see the names of their class.
+            bindings = None if isinstance(scope, ast.ClassDef) else self._bindings.get((scope, name))
+        return bindings or _NONE
 
     def _bind(self, node: ast.AST) -> None:
         if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -816,3 +816,10 @@ def test_a_notebook_with_a_long_choice_gets_a_function_below_its_imports(
     assert "if th.cuda.is_available():\n" in first
     assert first.endswith('return "cpu"\n\n\nprint(1)')
     assert (second, third) == ("x = th.zeros(2).to(get_device())", "device = get_device()\nx.to(device)")
+
+
+@pytest.mark.parametrize(("owner", "is_seen"), [("class T", False), ("def t()", True)])
+def test_a_method_does_not_use_the_device_of_its_class(tmp_path: Path, owner: str, *, is_seen: bool) -> None:
+    text = f"import torch\n{owner}:\n    device = f()\n    def run(self, x):\n        return x.cuda()\n"
+    after = fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
+    assert ("x.to(device)" in after) is is_seen
