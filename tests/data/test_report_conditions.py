@@ -128,6 +128,7 @@ CASES: dict[str, dict[str, Any]] = {
     "vector-norm-infinity-nan": {"ord": (float("inf"), 2.0)},
     "norm-infinity-nan": {"p": (float("-inf"), None)},
     "norm-zero-counts-zeros": {"p": (0, 2)},
+    "unary-view-in-place-1-13": {"result": (FLAT, TURNED)},
     "variance-negative-dim": {"dim": ((-2,), (-1,))},
     "constant-pad-rank-5": {
         "self": tensor(1, 1, 4, 256, 256),
