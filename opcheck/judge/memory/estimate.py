@@ -4,20 +4,18 @@ What is counted: parameters, buffers, inputs and the results of the recorded cal
 the moment when the program and autograd let go of it.  What is not: ``memory`` of judge/texts.yaml.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
-from opcheck.common.names import DTYPES
 from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import MACS, Mac
-from opcheck.data.watermarks import HIGH, LOW, watermarks
-from opcheck.judge.memory.replay import MOVE, Allocations, Taken, fits, highest, list_taken, never_written, sweep
+from opcheck.data.watermarks import HIGH, LOW
+from opcheck.judge.memory.replay import MOVE, Allocations, Taken, highest, replay_run
 from opcheck.judge.texts import MEMORY
 from opcheck.model import records
 from opcheck.model.records import GroupLocation, MacFit, Memory, MemoryCache, MemoryPeak, OpCall, Trace
@@ -43,24 +41,21 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
     """
     if not trace.lifetimes or not trace.calls:
         return None
-    allocations, pieces, workspaces = _allocations(trace, target, routes)
-    state = sum(each.life.nbytes for each in pieces if each.kind == "optimizer" and each.life.freed is None)
-    sums = [{**at, "optimizer": max(at["optimizer"], state)} for at in sweep(pieces, len(trace.calls))]
-    totals = [sum(at.values()) for at in sums]
+    run = replay_run(trace, target, routes)
+    pieces, workspaces, unlimited = run.pieces, run.workspaces, run.unlimited
+    totals = [sum(at.values()) for at in run.sums]
     peak = highest(totals)
-    unlimited = allocations.replay(target)
     weights = [piece.life.nbytes for piece in pieces if piece.kind in {"parameters", "buffers"}]
-    most = max(map(sum, zip(totals, workspaces, strict=True)))
-    macs = tuple(_with_place(trace, *each) for each in fits(target, allocations, unlimited, most))
+    macs = tuple(_with_place(trace, *each) for each in run.fits)
     return Memory(
-        peaks=(_measure_moved(pieces), *_peaks(trace, sums, totals)),
+        peaks=(_measure_moved(pieces), *_peaks(trace, run.sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
         macs=macs,
         allocation=records.MemoryAllocation(
             allocated=unlimited.allocated,
             live=unlimited.live,
             workspace=max(workspaces),
-            workspaces=concurrent(trace.calls, workspaces),
+            workspaces=_bound_concurrent(trace.calls, workspaces),
             moved_weight=max(weights, default=0),
             checkpoint=sum(weights),
         ),
@@ -70,8 +65,8 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
         notes=(
             *(() if trace.complete else (MEMORY["broke_off"],)),
             *(MEMORY[name] for name in ("replayed", "working_sets")),
-            describe_watermarks(trace, target),
-            *((MEMORY["training"],) if state else ()),
+            describe_watermarks(run.ratios, target, is_set=trace.watermarks is not None),
+            *((MEMORY["training"],) if run.keeps_state else ()),
             *_convolution_notes(trace, workspaces, macs, asked),
         ),
         asked=asked,
@@ -85,23 +80,10 @@ def exceeds(trace: Trace, target: Target, memory: int, routes: Sequence[RouteKin
         trace: what ran.
         target: the target.
         memory: GB.
-        routes: as for ``estimate``.
+        routes: as for ``Allocations``.
     """
     figures = _find_mac(MACS.load().sized, memory).on(target.macos)
-    return _allocations(trace, target, routes)[0].replay(target, figures).raised is not None
-
-
-def _allocations(
-    trace: Trace, target: Target, routes: Sequence[RouteKind]
-) -> tuple[Allocations, list[Taken], list[int]]:
-    """Return the allocations of a run, its pieces, and the workspace of each call."""
-    unwritten = never_written(trace, target)
-    pieces = [each for each in list_taken(trace) if each.life.storage not in unwritten]
-    workspaces = [workspace(call, route) for call, route in zip(trace.calls, routes, strict=False)]
-    workspaces += [0] * (len(trace.calls) - len(workspaces))
-    temporary = [temporaries(call) for call in trace.calls]
-    ratios = ratios_of(trace, target)
-    return Allocations(pieces, workspaces, temporary, ratios), pieces, workspaces
+    return Allocations(trace, target, routes).replay(figures).raised is not None
 
 
 _AnyMac = TypeVar("_AnyMac", Mac, MacFit)
@@ -122,10 +104,19 @@ def may_run_out(trace: Trace) -> bool:
 def _convolution_notes(trace: Trace, workspaces: Sequence[int], macs: Sequence[MacFit], asked: int) -> Iterator[str]:
     """Yield a note where the workspaces of convolutions could pass the limit of the Mac that decides."""
     pairs = zip(trace.calls, workspaces, strict=True)
-    bound = concurrent(trace.calls, [nbytes if "convolution" in call.op else 0 for call, nbytes in pairs])
+    bound = _bound_concurrent(trace.calls, [nbytes if "convolution" in call.op else 0 for call, nbytes in pairs])
     mac = _find_mac(macs, asked) if asked else macs[-1]
     if mac.state != "raises" and mac.limit and mac.allocated + bound > mac.limit:
         yield MEMORY["convolutions"].format(memory=mac.memory, bound=filesize(bound))
+
+
+def _bound_concurrent(calls: Sequence[OpCall], workspaces: Sequence[int]) -> int:
+    """Return the largest sum of workspaces between two waits of the CPU for the GPU."""
+    largest = total = 0
+    for call, nbytes in zip(calls, workspaces, strict=True):
+        total = 0 if call.waits else total + nbytes
+        largest = max(largest, total)
+    return largest
 
 
 def _measure_moved(pieces: Sequence[Taken]) -> MemoryPeak:
@@ -277,18 +268,12 @@ def cache(shape: records.CacheShape, context: int) -> MemoryCache:
 # -- Decide which Macs have enough memory for a run, by Metal's working sets and the watermarks of the release --
 
 
-def ratios_of(trace: Trace, target: Target) -> records.Watermarks:
-    """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
-    return trace.watermarks or watermarks({}, target.torch)
-
-
-def describe_watermarks(trace: Trace, target: Target) -> str:
-    """Describe in words how the allocator limits the working set."""
-    ratios = ratios_of(trace, target)
-    origin = f"as {HIGH} and {LOW} are set," if trace.watermarks else "by default"
+def describe_watermarks(ratios: records.Watermarks, target: Target, *, is_set: bool) -> str:
+    """Describe in words how the allocator limits the working set; ``is_set``: the run's environment set the ratios."""
+    origin = f"as {HIGH} and {LOW} are set," if is_set else "by default"
     back = MEMORY["gives_back"].format(low=ratios.low) if ratios.low else "keeps cached memory"
     limit = f"raises above {ratios.high:g} times" if ratios.high else "sets no limit"
-    names = "" if trace.watermarks else f" ({LOW}, {HIGH})"
+    names = "" if is_set else f" ({LOW}, {HIGH})"
     return f"{origin} torch {target.torch} {back}, and {limit}{names}"
 
 
@@ -316,66 +301,3 @@ def runs_out(memory: Memory | None) -> bool:
 def find_asked_mac(memory: Memory) -> MacFit | None:
     """Return the Mac that the user named: the largest known Mac with no more memory than that."""
     return _find_mac(memory.macs, memory.asked) if memory.asked and memory.macs else None
-
-
-# -- Bound the memory that kernels take besides their results --
-#
-# Workspaces are MPSGraph's, which an error counts as "other allocations".  What MPSGraph takes is not published.  The
-# bound for a convolution is its unfolded input, as a matrix product needs it; for attention by graph it is a copy of
-# the scores in float32; for softmax a copy of its result (3.00 GB of other allocations where the scores have 3.00
-# GiB: https://github.com/kght6123/examples-shieldgemma2); for random numbers the numbers in float32.  Reports of
-# decoders at large sizes show that the workspaces of several calls exist at once (139.74 GiB:
-# https://github.com/Comfy-Org/ComfyUI/issues/9308).
-#
-# Temporaries are PyTorch's, and come from its allocator.
-
-
-_SAFE_SOFTMAX = "aten::_safe_softmax"
-#: The routes whose kernels allocate outside of PyTorch's allocator.
-_APPLE: frozenset[RouteKind] = frozenset({"graph", "mps", "either"})
-_ATTENTION = "aten::_scaled_dot_product_attention_math_for_mps"
-_SOFTMAX = frozenset({"aten::_softmax", "aten::_log_softmax", _SAFE_SOFTMAX})
-_RANDOM = ("aten::bernoulli", "aten::normal", "aten::uniform", "aten::random")
-
-
-def workspace(call: OpCall, route: RouteKind) -> int:
-    """Return an upper bound in bytes for the workspace of one call; 0: none is assumed."""
-    if route not in _APPLE:
-        return 0
-    by_argument = {spec.argument: spec for spec in call.inputs}
-    if call.op == _ATTENTION and {"query", "key"} <= by_argument.keys():
-        query, key = by_argument["query"], by_argument["key"]
-        return math.prod(query.shape[:-1]) * key.shape[-2] * DTYPES["float32"].itemsize
-    elements = math.prod(call.outputs[0].shape) if call.outputs else 0
-    if call.op in _SOFTMAX and route == "graph":
-        return call.outputs[0].nbytes
-    if call.op.startswith(_RANDOM):
-        return elements * DTYPES["float32"].itemsize
-    weight = by_argument.get("weight")
-    if "convolution" not in call.op or weight is None or len(weight.shape) < 4:
-        return 0
-    image = by_argument.get("grad_output") or (call.outputs[0] if call.outputs else None)
-    if image is None or math.prod(weight.shape[2:]) == 1:
-        return 0
-    columns = math.prod(weight.shape[1:]) * image.shape[0] * math.prod(image.shape[2:])
-    return columns * DTYPES[weight.dtype].itemsize
-
-
-def concurrent(calls: Sequence[OpCall], workspaces: Sequence[int]) -> int:
-    """Return the largest sum of workspaces between two waits of the CPU for the GPU."""
-    largest = total = 0
-    for call, nbytes in zip(calls, workspaces, strict=True):
-        total = 0 if call.waits else total + nbytes
-        largest = max(largest, total)
-    return largest
-
-
-def temporaries(call: OpCall) -> tuple[int, ...]:
-    """Return the bytes of each tensor that the call allocates before its result and frees at its end.
-
-    aten/src/ATen/native/transformers/attention.cpp, ``_safe_softmax``: the softmax, and where its input is -inf.
-    """
-    if call.op != _SAFE_SOFTMAX or not call.outputs:
-        return ()
-    result = call.outputs[0]
-    return result.nbytes, math.prod(result.shape)

@@ -1,14 +1,17 @@
 """Classify the memory of a run, replay its allocations, and decide which Macs have enough memory for it."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from opcheck.common.names import DTYPES
 from opcheck.common.versions import Target, Version
-from opcheck.common.vocabulary import MEMORY_USES, FitState, MemoryOrigin, MemoryUse, Phase
+from opcheck.common.vocabulary import MEMORY_USES, FitState, MemoryOrigin, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import MACS, WorkingSet, chips_by_memory
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
+from opcheck.data.watermarks import watermarks
 from opcheck.judge.memory.allocator import Allocator, HeapBlock, LimitExceededError
 from opcheck.model.records import Lifetime, MacFit, OpCall, Trace, Watermarks
 
@@ -124,6 +127,40 @@ class Replayed(NamedTuple):
     tried: int = 0
 
 
+class ReplayedRun(NamedTuple):
+    """The memory of a run, and how it ends on each size of Mac."""
+
+    pieces: Sequence[Taken]
+    #: the bytes of each call outside of the allocator
+    workspaces: Sequence[int]
+    #: the bytes of each column during each call
+    sums: Sequence[Mapping[MemoryUse, int]]
+    #: its optimizer keeps state
+    keeps_state: bool
+    ratios: Watermarks
+    #: where nothing limits it
+    unlimited: Replayed
+    #: for each size of Mac, and the call where the run raises; MOVE is the move before it
+    fits: Sequence[tuple[MacFit, int | None]]
+
+
+def replay_run(trace: Trace, target: Target, routes: Sequence[RouteKind]) -> ReplayedRun:
+    """Replay a run without a limit and on each size of Mac.
+
+    Args:
+        trace: what ran.
+        target: the target, for its macOS, its kernels, its allocator and its texts.
+        routes: what computes each call; without them no workspace is counted.
+    """
+    run = Allocations(trace, target, routes)
+    state = sum(each.life.nbytes for each in run.pieces if each.kind == "optimizer" and each.life.freed is None)
+    sums = [{**at, "optimizer": max(at["optimizer"], state)} for at in sweep(run.pieces, len(trace.calls))]
+    most = max(sum(at.values()) + nbytes for at, nbytes in zip(sums, run.workspaces, strict=True))
+    unlimited = run.replay()
+    fits = tuple(run.fits(unlimited, most))
+    return ReplayedRun(run.pieces, run.workspaces, sums, state > 0, run.ratios, unlimited, fits)
+
+
 class Allocations:
     """The allocations of a run in their order.
 
@@ -131,28 +168,28 @@ class Allocations:
     activations left, up to 2.13 in buffers that may be 32 MiB larger, and the second needs its activations besides.
 
     Args:
-        pieces: the memory of the run.
-        workspaces: the bytes of each call outside of the allocator.
-        temporaries: the bytes of each tensor that a call has for itself.
-        ratios: of the allocator.
+        trace: what ran.
+        target: the target, for its macOS, its kernels, its allocator and its texts.
+        routes: what computes each call; without them no workspace is counted.
     """
 
-    def __init__(
-        self,
-        pieces: Sequence[Taken],
-        workspaces: Sequence[int],
-        temporaries: Sequence[tuple[int, ...]],
-        ratios: Watermarks,
-    ) -> None:
-        self.ratios = ratios
+    def __init__(self, trace: Trace, target: Target, routes: Sequence[RouteKind]) -> None:
+        unwritten = never_written(trace, target)
+        #: the memory of the run
+        self.pieces = [each for each in list_taken(trace) if each.life.storage not in unwritten]
+        #: the bytes of each call outside of the allocator
+        self.workspaces = [workspace(call, route) for call, route in zip(trace.calls, routes, strict=False)]
+        self.workspaces += [0] * (len(trace.calls) - len(self.workspaces))
+        #: the bytes of each tensor that a call has for itself
+        self._temporaries = [temporaries(call) for call in trace.calls]
+        self.ratios, self._target = ratios_of(trace, target), target
         self._new: dict[int, list[Taken]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
-        self._workspaces, self._temporaries = workspaces, temporaries
         #: what outlives a step
         self._kept: set[int] = set()
         self._has_state = False
-        self.largest = max((piece.life.nbytes for piece in pieces), default=0)
-        for piece in pieces:
+        self._largest = max((piece.life.nbytes for piece in self.pieces), default=0)
+        for piece in self.pieces:
             life = piece.life
             stays = piece.kind == "optimizer" and life.freed is None
             self._new[MOVE if piece.moved else life.first].append(piece)
@@ -162,10 +199,10 @@ class Allocations:
             if life.freed is not None:
                 self._freed[life.freed].append(life.storage)
 
-    def replay(self, target: Target, figures: WorkingSet | None = None) -> Replayed:
+    def replay(self, figures: WorkingSet | None = None) -> Replayed:
         """Return how the run ends on a Mac with these figures; without figures nothing limits it."""
         limit, low = (int(ratio * figures.nbytes) if figures else 0 for ratio in self.ratios)
-        allocator = Allocator(target.torch, limit=limit, low=low)
+        allocator = Allocator(self._target.torch, limit=limit, low=low)
         blocks: dict[int, HeapBlock] = {}
         result = self._step(allocator, blocks, figures)
         if self._has_state and result.raised is None:
@@ -185,7 +222,7 @@ class Allocations:
     ) -> Replayed:
         """Replay the run once; ``kept`` exists from a step before."""
         highest = Replayed(0, 0, 0)
-        for index in range(MOVE, len(self._workspaces)):
+        for index in range(MOVE, len(self.workspaces)):
             for storage in self._freed.get(index, ()):
                 if storage in blocks:
                     allocator.free(blocks.pop(storage))
@@ -206,45 +243,40 @@ class Allocations:
             # internal cache of preallocated reusable memory"
             # (https://developer.apple.com/documentation/metalperformanceshaders/mpstemporaryimage).
             if index >= 0:
-                allocator.other = max(allocator.other, self._workspaces[index])
+                allocator.other = max(allocator.other, self.workspaces[index])
             highest = Replayed(*map(max, highest[:3], (allocator.allocated, allocator.live, allocator.other)))
             for storage, _ in temporary:
                 allocator.free(blocks.pop(storage))
         return highest
 
+    def fits(self, unlimited: Replayed, peak: int) -> Iterator[tuple[MacFit, int | None]]:
+        """Yield for each size of Mac whether the run fits, and the call where it raises; MOVE is the move before it.
 
-def fits(
-    target: Target, allocations: Allocations, unlimited: Replayed, peak: int
-) -> Iterator[tuple[MacFit, int | None]]:
-    """Yield for each size of Mac whether the run fits, and the call where it raises; MOVE is the move before it.
-
-    Args:
-        target: the target, for its macOS and texts.
-        allocations: of the run.
-        unlimited: their replay without a limit.
-        peak: bytes of the tensors and of the workspace of one call, at the highest.
-    """
-    chips = chips_by_memory()
-    for mac in MACS.load().sized:
-        figures = mac.on(target.macos)
-        limit, low = (int(ratio * figures.nbytes) for ratio in allocations.ratios)
-        # Below both, the replay without a limit applies.
-        least = min(filter(None, (limit, low)), default=unlimited.allocated + unlimited.other + 1)
-        is_free = unlimited.allocated + unlimited.other < least and allocations.largest < figures.buffer
-        result = unlimited if is_free else allocations.replay(target, figures)
-        state: FitState = "fits" if peak <= figures.nbytes else "pressure"
-        fit = MacFit(
-            memory=mac.memory,
-            chips=tuple(chips[mac.memory]),
-            working_set=figures.nbytes,
-            limit=limit,
-            basis=figures.basis,
-            state=state if result.raised is None else "raises",
-            allocated=result.allocated,
-            other=result.other,
-            prints="" if result.raised is None else _text(target, result, figures, limit),
-        )
-        yield fit, result.raised
+        Args:
+            unlimited: the replay without a limit.
+            peak: bytes of the tensors and of the workspace of one call, at the highest.
+        """
+        chips = chips_by_memory()
+        for mac in MACS.load().sized:
+            figures = mac.on(self._target.macos)
+            limit, low = (int(ratio * figures.nbytes) for ratio in self.ratios)
+            # Below both, the replay without a limit applies.
+            least = min(filter(None, (limit, low)), default=unlimited.allocated + unlimited.other + 1)
+            is_free = unlimited.allocated + unlimited.other < least and self._largest < figures.buffer
+            result = unlimited if is_free else self.replay(figures)
+            state: FitState = "fits" if peak <= figures.nbytes else "pressure"
+            fit = MacFit(
+                memory=mac.memory,
+                chips=tuple(chips[mac.memory]),
+                working_set=figures.nbytes,
+                limit=limit,
+                basis=figures.basis,
+                state=state if result.raised is None else "raises",
+                allocated=result.allocated,
+                other=result.other,
+                prints="" if result.raised is None else _text(self._target, result, figures, limit),
+            )
+            yield fit, result.raised
 
 
 def _text(target: Target, result: Replayed, figures: WorkingSet, limit: int) -> str:
@@ -252,3 +284,62 @@ def _text(target: Target, result: Replayed, figures: WorkingSet, limit: int) -> 
         return invalid_buffer_size(result.tried, target.torch)
     sizes = {"allocated": result.allocated, "other": result.other, "allowed": limit, "tried": result.tried}
     return out_of_memory(target.torch, **sizes)
+
+
+def ratios_of(trace: Trace, target: Target) -> Watermarks:
+    """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
+    return trace.watermarks or watermarks({}, target.torch)
+
+
+# -- Bound the memory that kernels take besides their results --
+#
+# Workspaces are MPSGraph's, which an error counts as "other allocations".  What MPSGraph takes is not published.  The
+# bound for a convolution is its unfolded input, as a matrix product needs it; for attention by graph it is a copy of
+# the scores in float32; for softmax a copy of its result (3.00 GB of other allocations where the scores have 3.00
+# GiB: https://github.com/kght6123/examples-shieldgemma2); for random numbers the numbers in float32.  Reports of
+# decoders at large sizes show that the workspaces of several calls exist at once (139.74 GiB:
+# https://github.com/Comfy-Org/ComfyUI/issues/9308).
+#
+# Temporaries are PyTorch's, and come from its allocator.
+
+
+_SAFE_SOFTMAX = "aten::_safe_softmax"
+#: The routes whose kernels allocate outside of PyTorch's allocator.
+_APPLE: frozenset[RouteKind] = frozenset({"graph", "mps", "either"})
+_ATTENTION = "aten::_scaled_dot_product_attention_math_for_mps"
+_SOFTMAX = frozenset({"aten::_softmax", "aten::_log_softmax", _SAFE_SOFTMAX})
+_RANDOM = ("aten::bernoulli", "aten::normal", "aten::uniform", "aten::random")
+
+
+def workspace(call: OpCall, route: RouteKind) -> int:
+    """Return an upper bound in bytes for the workspace of one call; 0: none is assumed."""
+    if route not in _APPLE:
+        return 0
+    by_argument = {spec.argument: spec for spec in call.inputs}
+    if call.op == _ATTENTION and {"query", "key"} <= by_argument.keys():
+        query, key = by_argument["query"], by_argument["key"]
+        return math.prod(query.shape[:-1]) * key.shape[-2] * DTYPES["float32"].itemsize
+    elements = math.prod(call.outputs[0].shape) if call.outputs else 0
+    if call.op in _SOFTMAX and route == "graph":
+        return call.outputs[0].nbytes
+    if call.op.startswith(_RANDOM):
+        return elements * DTYPES["float32"].itemsize
+    weight = by_argument.get("weight")
+    if "convolution" not in call.op or weight is None or len(weight.shape) < 4:
+        return 0
+    image = by_argument.get("grad_output") or (call.outputs[0] if call.outputs else None)
+    if image is None or math.prod(weight.shape[2:]) == 1:
+        return 0
+    columns = math.prod(weight.shape[1:]) * image.shape[0] * math.prod(image.shape[2:])
+    return columns * DTYPES[weight.dtype].itemsize
+
+
+def temporaries(call: OpCall) -> tuple[int, ...]:
+    """Return the bytes of each tensor that the call allocates before its result and frees at its end.
+
+    aten/src/ATen/native/transformers/attention.cpp, ``_safe_softmax``: the softmax, and where its input is -inf.
+    """
+    if call.op != _SAFE_SOFTMAX or not call.outputs:
+        return ()
+    result = call.outputs[0]
+    return result.nbytes, math.prod(result.shape)
