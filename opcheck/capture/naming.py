@@ -63,14 +63,15 @@ def _full_name(spec: str) -> str:
         return spec
     if is_file(path) or spec.lower().endswith(_WEIGHTS):
         raise no_model(spec)
-    if path.is_dir() and not any((path / name).is_file() for name in MARKERS):
-        files = sorted(path.glob("*.py"))
-        if not files:
-            raise no_configuration(spec, sorted(each.name for each in path.iterdir()))
+    if not path.is_dir():
+        if _BARE.fullmatch(spec) or _DOTTED.fullmatch(spec):
+            raise _which_library(spec)
+        return spec
+    if any((path / name).is_file() for name in MARKERS):
+        return spec
+    if files := sorted(path.glob("*.py")):
         return _only_model(files, spec)
-    if _BARE.fullmatch(spec) or _DOTTED.fullmatch(spec):
-        raise _which_library(spec)
-    return spec
+    raise no_configuration(spec, sorted(each.name for each in path.iterdir()))
 
 
 class ModuleName(NamedTuple):

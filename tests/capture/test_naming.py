@@ -99,6 +99,14 @@ def test_whole_names_stay(spec: str) -> None:
     assert full_name(spec) == spec
 
 
+def test_a_folder_with_a_configuration_is_named_by_its_bare_name() -> None:
+    with pytest.raises(ModelLoadError, match="not a model: 'checkpoint'"):
+        full_name("checkpoint")
+    Path("checkpoint").mkdir()
+    Path("checkpoint/config.json").write_text("{}", encoding="utf-8")
+    assert full_name("checkpoint") == "checkpoint"
+
+
 @pytest.mark.parametrize("name", ["a.pt", "a.pth", "a.ckpt", "a.bin", "a.safetensors", "a.onnx"])
 def test_a_file_of_weights_is_no_program(name: str) -> None:
     with pytest.raises(ModelLoadError, match="there is no file") as caught:
