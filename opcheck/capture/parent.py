@@ -1,9 +1,8 @@
 """Runs captures in child processes, since they run user code.  Imports no torch."""
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,9 +120,6 @@ def capture_many(
             context=f"{len(targets)} targets, {request.save_graph}",
             hint="audit the target alone to save it",
         )
-    ask_child: Callable[..., Captures] = functools.partial(
-        ask, "opcheck.capture.child.shared:answer", Captures, display=display
-    )
     results: dict[int, Trace | OpcheckError] = {}
     left = list(range(len(targets)))
     while left:
@@ -132,17 +128,16 @@ def capture_many(
         rest = [n for n in left if request.exact and targets[n].torch != first.torch]
         left = [n for n in left if n not in rest]
         asked = [targets[n] for n in left]
-        capture = request.on(first)
-        many = ManyTargets(capture=capture, targets=tuple(asked), sizes=tuple(sizes[n] for n in left if sizes))
-        captures = ask_child(many, capture, runs=len(asked) if sizes or len(targets) > 1 else 0)
+        many = ManyTargets(capture=request, targets=tuple(asked), sizes=tuple(sizes[n] for n in left if sizes))
+        captures = _ask_child(many, runs=len(asked) if sizes or len(targets) > 1 else 0, display=display)
         _require_each_once(captures, len(asked), request.model)
         for shared in captures.shared:
             result = dict(of_each(shared, asked))
             if request.save_graph and shared.trace is not None:
                 _save(request.save_graph, result[0], shared.code)
             elif shared.doubtful:
-                many = ManyTargets(capture=capture, targets=tuple(asked[n] for n in result), as_installed=True)
-                again = _as_installed(ask_child, many, [*result.values()])
+                many = ManyTargets(capture=request, targets=tuple(asked[n] for n in result), as_installed=True)
+                again = _as_installed(many, [*result.values()], display)
                 result = dict(zip(result, again, strict=True))
             results.update((left[n], each) for n, each in result.items())
         left = [*(left[n] for n in captures.left), *rest]
@@ -181,12 +176,17 @@ def _require_each_once(captures: Captures, targets: int, model: str) -> None:
         )
 
 
+def _ask_child(many: ManyTargets, *, runs: int, display: ProcessDisplay) -> Captures:
+    function, target = "opcheck.capture.child.shared:answer", many.targets[0]
+    return ask(function, Captures, many, many.capture, target=target, runs=runs, display=display)
+
+
 def _as_installed(
-    ask_child: Callable[..., Captures], many: ManyTargets, first: Sequence[Trace | OpcheckError]
+    many: ManyTargets, first: Sequence[Trace | OpcheckError], display: ProcessDisplay
 ) -> list[Trace | OpcheckError]:
     """Capture with libraries that see the installed torch; where that raises, too, return the first result."""
     try:
-        captures = ask_child(many, many.capture, runs=len(many.targets))
+        captures = _ask_child(many, runs=len(many.targets), display=display)
     except OpcheckError:
         return [*first]
     _require_each_once(captures, len(many.targets), many.capture.model)
@@ -223,6 +223,7 @@ def ask(
     request: Any,
     capture: CaptureRequest,
     *,
+    target: Target | None = None,
     device: str = "cpu",
     runs: int = 0,
     display: ProcessDisplay = NO_DISPLAY,
@@ -234,6 +235,7 @@ def ask(
         answer: the type of the result.
         request: the argument of the function.
         capture: the model of it, and its limits.
+        target: the Mac; None: that of ``capture``.
         device: the device of this machine that it computes on.
         runs: how many runs may each take the time limit again.
         display: what is shown of the child.
@@ -246,10 +248,11 @@ def ask(
     memory = int(capture.memory_limit * 1e9) or platform.default_memory()
     # The content of the op lists is part of the key of a result (report_cache.py).
     unwatched = (str(data_directory().resolve()),)
-    settings = variables(cpu_fallback=capture.cpu_fallback, device=device)
+    mac = target or capture.target
+    settings = variables(cpu_fallback=mac.cpu_fallback, device=device)
     python = ""
     if capture.exact:
-        python = interpreter(capture.model, capture.target, display.progress)
+        python = interpreter(capture.model, mac, display.progress)
     elif capture.packages:
         python = locked_interpreter(capture.packages, display.progress)
     with Worker[Any, Answer](
