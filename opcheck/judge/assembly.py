@@ -51,7 +51,7 @@ def report(
         certain(verdict, trace.differing_library(call.location), target)
         for call, verdict in zip(trace.calls, judge_all(trace.calls, target, lists), strict=True)
     )
-    routes = _routes(trace, judged, target, lists)
+    routes = callgraph.route_all(trace.calls, judged, target, lists)
     # Moves that succeed are left out: each tensor has a move.
     routed = [
         RoutedCall(*each)
@@ -60,6 +60,7 @@ def report(
     ]
     groups = _groups(routed)
     parts, graph = callgraph.partition([each.call for each in routed], [each.verdict for each in routed])
+    by_route = sum_by_route((each.route, 1, each.call.flops) for each in routed)
     memory = estimate(trace, target, asked=mac, routes=routes)
     if memory is not None:
         memory = replace(memory, growth=growth_of_trace(trace, routes, target, lists))
@@ -80,23 +81,9 @@ def report(
         graph=tuple(callgraph.graph_calls(routed, groups, graph)),
         workloads=workloads(trace, routed),
         work=tuple(callgraph.work(routed)),
-        routes=sum_by_route((each.route, 1, each.call.flops) for each in routed),
+        routes=by_route,
         synchronizations=tuple(callgraph.synchronizations(routed)),
     )
-
-
-def call_routes(trace: Trace, target: Target, lists: OpLists) -> list[words.RouteKind]:
-    """Return what computes each call of a trace.
-
-    Raises:
-        OpListError: the lists have no such torch release, or are damaged.
-    """
-    return _routes(trace, judge_all(trace.calls, target, lists), target, lists)
-
-
-def _routes(trace: Trace, verdicts: Sequence[Verdict], target: Target, lists: OpLists) -> list[words.RouteKind]:
-    pairs = zip(trace.calls, verdicts, strict=True)
-    return [callgraph.route_of(call, verdict, target, lists) for call, verdict in pairs]
 
 
 def assemble(audited: Audited) -> Report:

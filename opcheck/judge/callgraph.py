@@ -214,6 +214,13 @@ def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> 
     return "view" if is_view(call) else routes(lists).of_call(call, target)
 
 
+def route_all(
+    calls: Sequence[OpCall], verdicts: Iterable[Verdict], target: Target, lists: OpLists
+) -> list[words.RouteKind]:
+    """Return what computes each call, as ``route_of`` does."""
+    return [route_of(call, verdict, target, lists) for call, verdict in zip(calls, verdicts, strict=True)]
+
+
 def common_route(kinds: Collection[words.RouteKind]) -> words.RouteKind:
     """Return the route of all calls of a group; those that make views do not count."""
     counted = set(kinds) - {"view"} or set(kinds)

@@ -16,7 +16,9 @@ from opcheck.common.text import filesize
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import LimitKind
 from opcheck.data.registrations import OpLists
-from opcheck.judge.assembly import call_routes, report
+from opcheck.judge.assembly import report
+from opcheck.judge.callgraph import route_all
+from opcheck.judge.judge import judge_all
 from opcheck.judge.memory.estimate import deciding, exceeds
 from opcheck.judge.memory.scaling import ScaledRun
 from opcheck.model.records import MacFit, MemoryLimit, Report, Trace
@@ -185,7 +187,8 @@ class LimitSearch:
         self._memory = memory or _smallest(base)
         torch, macos = Version.parse(base.target.torch), Version.parse(base.target.macos)
         self._target = Target(torch=torch, macos=macos, cpu_fallback=base.target.cpu_fallback)
-        self._routes = call_routes(run.first, self._target, lists)
+        calls = run.first.calls
+        self._routes = route_all(calls, judge_all(calls, self._target, lists), self._target, lists)
         #: dimension -> the sizes of the others, where they are not the usual ones
         self._at_most: dict[str, dict[str, int]] = {}
         self._traces: dict[tuple[tuple[str, int], ...], Trace] = {}

@@ -15,7 +15,8 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FitState
 from opcheck.data.registrations import OpLists
-from opcheck.judge.assembly import call_routes
+from opcheck.judge.callgraph import route_all
+from opcheck.judge.judge import judge_all
 from opcheck.judge.memory.estimate import deciding, estimate
 from opcheck.judge.memory.replay import list_taken
 from opcheck.model.records import Lifetime, Memory, MemoryPlan, Trace
@@ -233,8 +234,9 @@ class PlanSearch:
             return None
         for change in changes:
             trace = change.trace(trace) if change.trace else trace
-        routes = call_routes(trace, request.target, self._lists)
-        memory = estimate(trace, request.target, asked=self._mac, routes=routes)
+        target = request.target
+        routes = route_all(trace.calls, judge_all(trace.calls, target, self._lists), target, self._lists)
+        memory = estimate(trace, target, asked=self._mac, routes=routes)
         return None if memory is None else PlannedRun(changes, memory)
 
     def _record(self, outcome: PlannedRun) -> MemoryPlan:
