@@ -575,8 +575,8 @@ def _entry(repository: str, revision: str, *, trusted: bool) -> Path:
 def _load_kept(repository: str, revision: str, *, trusted: bool) -> Repository | None:
     path = _entry(repository, revision, trusted=trusted)
     try:
-        kept = documents.from_json(caches.load(path) or b"", Repository)
-    except DocumentError:
+        kept = msgspec.json.decode(caches.load(path) or b"", type=Repository)
+    except (msgspec.MsgspecError, RecursionError):
         return None
     # Another program, or another repository's name, may have written it: a--b/c and a/b--c have one file.
     is_ours = kept.name == repository and kept.trusted == trusted and kept.base is None

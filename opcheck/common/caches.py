@@ -101,9 +101,10 @@ def store(path: Path, body: bytes) -> None:
         OSError: it cannot be written.
     """
     make(path.parent)
+    content = seal(path, body) + body
     if not path.parent.is_symlink():
         with open_replacement(path) as file:
-            file.write(seal(path, body) + body)
+            file.write(content)
 
 
 def seal(path: Path, body: bytes) -> bytes:
