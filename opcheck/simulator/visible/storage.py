@@ -69,6 +69,14 @@ class MPSStorage(torch.UntypedStorage):
         return memo[id(self)]
 
 
+_is_storage = torch.is_storage
+
+
+def is_storage(value: Any) -> bool:
+    """Run ``torch.is_storage``, which compares classes; torch.save asks it."""
+    return type(value) is MPSStorage or _is_storage(value)
+
+
 # torch.multiprocessing finds the reducer of a storage by its exact class.
 ForkingPickler.register(MPSStorage, reduce_storage)
 

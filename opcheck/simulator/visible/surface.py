@@ -23,7 +23,7 @@ from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.constructors import CONSTRUCTORS
 from opcheck.simulator.visible.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
-from opcheck.simulator.visible.storage import to_mps
+from opcheck.simulator.visible.storage import is_storage, to_mps
 from opcheck.tracing.torch_private import backend as places
 from opcheck.tracing.torch_private.tensors import storage_base
 
@@ -225,6 +225,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (torch.accelerator, "device_index", contextlib.contextmanager(_nothing)),
         (torch.accelerator, "current_stream", answering(MacStream())),
         (storage_base, "mps", to_mps),
+        (torch, "is_storage", is_storage),
         *CONSTRUCTORS,
         *_answers("mac_surface"),
     ]

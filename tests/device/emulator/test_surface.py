@@ -91,6 +91,11 @@ def test_range_is_made_on_mps_with_its_warning() -> None:
         assert torch.range(0, 1).device.type == "cpu"
 
 
+def test_the_memory_of_a_tensor_is_a_storage() -> None:
+    assert torch.is_storage(torch.ones(1, device="mps").untyped_storage())
+    assert not torch.is_storage(torch.ones(1, device="mps"))
+
+
 def test_the_accelerator() -> None:
     assert torch.accelerator.is_available()
     device = torch.accelerator.current_accelerator()
