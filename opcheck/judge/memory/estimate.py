@@ -14,7 +14,7 @@ from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import MACS, Mac
-from opcheck.data.watermarks import HIGH, LOW
+from opcheck.data.watermarks import HIGH, LOW, watermarks
 from opcheck.judge.memory.replay import MOVE, Allocations, Taken, highest, replay_run
 from opcheck.judge.texts import MEMORY
 from opcheck.model import records
@@ -41,7 +41,8 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
     """
     if not trace.lifetimes or not trace.calls:
         return None
-    run = replay_run(trace, target, routes)
+    ratios = ratios_of(trace, target)
+    run = replay_run(trace, target, ratios, routes)
     pieces, workspaces, unlimited = run.pieces, run.workspaces, run.unlimited
     totals = [sum(at.values()) for at in run.sums]
     peak = highest(totals)
@@ -65,7 +66,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
         notes=(
             *(() if trace.complete else (MEMORY["broke_off"],)),
             *(MEMORY[name] for name in ("replayed", "working_sets")),
-            describe_watermarks(run.ratios, target, is_set=trace.watermarks is not None),
+            describe_watermarks(ratios, target, is_set=trace.watermarks is not None),
             *((MEMORY["training"],) if run.keeps_state else ()),
             *_convolution_notes(trace, workspaces, macs, asked),
         ),
@@ -83,7 +84,7 @@ def exceeds(trace: Trace, target: Target, memory: int, routes: Sequence[RouteKin
         routes: as for ``Allocations``.
     """
     figures = _find_mac(MACS.load().sized, memory).on(target.macos)
-    return Allocations(trace, target, routes).replay(figures).raised is not None
+    return Allocations(trace, target, ratios_of(trace, target), routes).replay(figures).raised is not None
 
 
 _AnyMac = TypeVar("_AnyMac", Mac, MacFit)
@@ -266,6 +267,11 @@ def cache(shape: records.CacheShape, context: int) -> MemoryCache:
 
 
 # -- Decide which Macs have enough memory for a run, by Metal's working sets and the watermarks of the release --
+
+
+def ratios_of(trace: Trace, target: Target) -> records.Watermarks:
+    """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
+    return trace.watermarks or watermarks({}, target.torch)
 
 
 def describe_watermarks(ratios: records.Watermarks, target: Target, *, is_set: bool) -> str:

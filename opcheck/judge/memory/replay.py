@@ -11,7 +11,6 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import MEMORY_USES, FitState, MemoryOrigin, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import MACS, WorkingSet, chips_by_memory
 from opcheck.data.messages import invalid_buffer_size, out_of_memory
-from opcheck.data.watermarks import watermarks
 from opcheck.judge.memory.allocator import Allocator, HeapBlock, LimitExceededError
 from opcheck.model.records import Lifetime, MacFit, OpCall, Trace, Watermarks
 
@@ -137,28 +136,28 @@ class ReplayedRun(NamedTuple):
     sums: Sequence[Mapping[MemoryUse, int]]
     #: its optimizer keeps state
     keeps_state: bool
-    ratios: Watermarks
     #: where nothing limits it
     unlimited: Replayed
     #: for each size of Mac, and the call where the run raises; MOVE is the move before it
     fits: Sequence[tuple[MacFit, int | None]]
 
 
-def replay_run(trace: Trace, target: Target, routes: Sequence[RouteKind]) -> ReplayedRun:
+def replay_run(trace: Trace, target: Target, ratios: Watermarks, routes: Sequence[RouteKind]) -> ReplayedRun:
     """Replay a run without a limit and on each size of Mac.
 
     Args:
         trace: what ran.
         target: the target, for its macOS, its kernels, its allocator and its texts.
+        ratios: of the allocator.
         routes: what computes each call; without them no workspace is counted.
     """
-    run = Allocations(trace, target, routes)
+    run = Allocations(trace, target, ratios, routes)
     state = sum(each.life.nbytes for each in run.pieces if each.kind == "optimizer" and each.life.freed is None)
     sums = [{**at, "optimizer": max(at["optimizer"], state)} for at in sweep(run.pieces, len(trace.calls))]
     most = max(sum(at.values()) + nbytes for at, nbytes in zip(sums, run.workspaces, strict=True))
     unlimited = run.replay()
     fits = tuple(run.fits(unlimited, most))
-    return ReplayedRun(run.pieces, run.workspaces, sums, state > 0, run.ratios, unlimited, fits)
+    return ReplayedRun(run.pieces, run.workspaces, sums, state > 0, unlimited, fits)
 
 
 class Allocations:
@@ -170,10 +169,11 @@ class Allocations:
     Args:
         trace: what ran.
         target: the target, for its macOS, its kernels, its allocator and its texts.
+        ratios: of the allocator.
         routes: what computes each call; without them no workspace is counted.
     """
 
-    def __init__(self, trace: Trace, target: Target, routes: Sequence[RouteKind]) -> None:
+    def __init__(self, trace: Trace, target: Target, ratios: Watermarks, routes: Sequence[RouteKind]) -> None:
         unwritten = never_written(trace, target)
         #: the memory of the run
         self.pieces = [each for each in list_taken(trace) if each.life.storage not in unwritten]
@@ -182,7 +182,7 @@ class Allocations:
         self.workspaces += [0] * (len(trace.calls) - len(self.workspaces))
         #: the bytes of each tensor that a call has for itself
         self._temporaries = [temporaries(call) for call in trace.calls]
-        self.ratios, self._target = ratios_of(trace, target), target
+        self._ratios, self._target = ratios, target
         self._new: dict[int, list[Taken]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
         #: what outlives a step
@@ -201,7 +201,7 @@ class Allocations:
 
     def replay(self, figures: WorkingSet | None = None) -> Replayed:
         """Return how the run ends on a Mac with these figures; without figures nothing limits it."""
-        limit, low = (int(ratio * figures.nbytes) if figures else 0 for ratio in self.ratios)
+        limit, low = (int(ratio * figures.nbytes) if figures else 0 for ratio in self._ratios)
         allocator = Allocator(self._target.torch, limit=limit, low=low)
         blocks: dict[int, HeapBlock] = {}
         result = self._step(allocator, blocks, figures)
@@ -259,7 +259,7 @@ class Allocations:
         chips = chips_by_memory()
         for mac in MACS.load().sized:
             figures = mac.on(self._target.macos)
-            limit, low = (int(ratio * figures.nbytes) for ratio in self.ratios)
+            limit, low = (int(ratio * figures.nbytes) for ratio in self._ratios)
             # Below both, the replay without a limit applies.
             least = min(filter(None, (limit, low)), default=unlimited.allocated + unlimited.other + 1)
             is_free = unlimited.allocated + unlimited.other < least and self._largest < figures.buffer
@@ -284,11 +284,6 @@ def _text(target: Target, result: Replayed, figures: WorkingSet, limit: int) -> 
         return invalid_buffer_size(result.tried, target.torch)
     sizes = {"allocated": result.allocated, "other": result.other, "allowed": limit, "tried": result.tried}
     return out_of_memory(target.torch, **sizes)
-
-
-def ratios_of(trace: Trace, target: Target) -> Watermarks:
-    """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
-    return trace.watermarks or watermarks({}, target.torch)
 
 
 # -- Bound the memory that kernels take besides their results --

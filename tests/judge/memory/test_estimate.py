@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from opcheck.common.vocabulary import MemoryOrigin
-from opcheck.judge.memory.estimate import advice, estimate, find_asked_mac, smallest
-from opcheck.judge.memory.replay import highest, list_taken, ratios_of, sweep
+from opcheck.judge.memory.estimate import advice, estimate, find_asked_mac, ratios_of, smallest
+from opcheck.judge.memory.replay import highest, list_taken, sweep
 from opcheck.model.records import Lifetime, Memory, OpCall, Trace
 from tests.judge.memory.live import peaks_as_recorded
 from tests.made import call, make_target, make_trace, spec
