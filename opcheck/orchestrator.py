@@ -262,6 +262,5 @@ def audit_plan(request: CaptureRequest, lists: OpLists, *, mac: int, display: Pr
     if base.memory is None:
         return base
     newest = msgspec.structs.replace(request.target, torch=lists.versions[-1])
-    options = changes_for(request, trace, newest)
-    plan = tuple(PlanSearch(request, trace, lists, mac, another).search(options))
+    plan = tuple(PlanSearch(request, trace, lists, mac, another).search(changes_for(request, trace, newest)))
     return msgspec.structs.replace(base, memory=msgspec.structs.replace(base.memory, plan=plan))

@@ -17,7 +17,7 @@ from opcheck.data.chips import CHIPS
 from opcheck.data.registrations import load
 from opcheck.data.targets import target
 from opcheck.judge import assembly
-from opcheck.judge.callgraph import RoutedCall, route_of
+from opcheck.judge.callgraph import route_calls
 from opcheck.judge.judge import judge_all
 from opcheck.judge.timing.estimates import with_time
 from opcheck.judge.timing.workload import workloads
@@ -39,11 +39,7 @@ def share(model: str) -> float:
     report = assembly.report(trace, goal, lists)
     audit = (time.perf_counter() - start) * 1e3
     verdicts = judge_all(trace.calls, goal, lists)
-    calls = [
-        RoutedCall(call, verdict, route_of(call, verdict, goal, lists))
-        for call, verdict in zip(trace.calls, verdicts, strict=True)
-        if call.phase != "move"
-    ]
+    calls = [each for each in route_calls(trace.calls, verdicts, goal, lists) if each.call.phase != "move"]
     work = best(functools.partial(workloads, trace, calls))
     one = best(functools.partial(with_time, report, ("M4 Pro",), lists))
     every = best(functools.partial(with_time, report, tuple(CHIPS.load().chips), lists))

@@ -51,15 +51,12 @@ def report(
         certain(verdict, trace.differing_library(call.location), target)
         for call, verdict in zip(trace.calls, judge_all(trace.calls, target, lists), strict=True)
     )
-    routes = callgraph.route_all(trace.calls, judged, target, lists)
+    every = callgraph.route_calls(trace.calls, judged, target, lists)
+    routes = [each.route for each in every]
     # Moves that succeed are left out: each tensor has a move.
-    routed = [
-        RoutedCall(*each)
-        for each in zip(trace.calls, judged, routes, strict=True)
-        if each[0].phase != "move" or each[1].status != "native"
-    ]
+    routed = [each for each in every if each.call.phase != "move" or each.verdict.status != "native"]
     groups = _groups(routed)
-    parts, graph = callgraph.partition([each.call for each in routed], [each.verdict for each in routed])
+    parts, graph = callgraph.partition(routed)
     by_route = sum_by_route((each.route, 1, each.call.flops) for each in routed)
     memory = estimate(trace, target, asked=mac, routes=routes)
     if memory is not None:

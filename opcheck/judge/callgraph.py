@@ -36,16 +36,27 @@ class RoutedCall(NamedTuple):
         return outcome(self.verdict).side
 
 
-def partition(calls: Sequence[OpCall], verdicts: Sequence[Verdict]) -> tuple[Partition, nx.DiGraph[int]]:
+def route_calls(
+    calls: Sequence[OpCall], verdicts: Iterable[Verdict], target: Target, lists: OpLists
+) -> list[RoutedCall]:
+    """Return the calls with their verdicts and what computes each.
+
+    Raises:
+        OpListError: the lists have no such torch release, or are damaged.
+    """
+    pairs = zip(calls, verdicts, strict=True)
+    return [RoutedCall(call, verdict, route_of(call, verdict, target, lists)) for call, verdict in pairs]
+
+
+def partition(routed: Sequence[RoutedCall]) -> tuple[Partition, nx.DiGraph[int]]:
     """Return the regions of the run with their transfers, and the graph of the calls that they come from.
 
-    The nodes of the graph are indices into ``calls``; each has its ``side`` and its ``region``.
+    The nodes of the graph are indices into ``routed``; each has its ``side`` and its ``region``.
     """
-    sides = [outcome(verdict).side for verdict in verdicts]
-    graph = dataflow(calls, sides)
+    sides = [each.side for each in routed]
+    graph = dataflow([each.call for each in routed], sides)
     nothing: tuple[list[TensorSpec], list[TensorSpec]] = ([], [])
-    pairs = zip(calls, sides, strict=True)
-    moves = [copies(call) if side == "cpu" else nothing for call, side in pairs]
+    moves = [copies(each.call) if each.side == "cpu" else nothing for each in routed]
 
     def region(nodes: Sequence[int]) -> records.Region:
         first, last = nodes[0], nodes[-1]
@@ -212,13 +223,6 @@ def route_of(call: OpCall, verdict: Verdict, target: Target, lists: OpLists) -> 
     if side != "mps":
         return "cpu" if side == "cpu" else "unknown"
     return "view" if is_view(call) else routes(lists).of_call(call, target)
-
-
-def route_all(
-    calls: Sequence[OpCall], verdicts: Iterable[Verdict], target: Target, lists: OpLists
-) -> list[words.RouteKind]:
-    """Return what computes each call, as ``route_of`` does."""
-    return [route_of(call, verdict, target, lists) for call, verdict in zip(calls, verdicts, strict=True)]
 
 
 def common_route(kinds: Collection[words.RouteKind]) -> words.RouteKind:

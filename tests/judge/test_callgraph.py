@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
-from opcheck.judge.callgraph import common_route, dataflow, partition, route_of, sum_by_route
+from opcheck.judge.callgraph import RoutedCall, common_route, dataflow, partition, route_calls, route_of, sum_by_route
 from opcheck.judge.judge import judge_all
 from opcheck.model.records import OpCall, Partition, TensorSpec, Verdict
 from tests.made import call, make_lists, make_report, make_target, spec
@@ -28,8 +28,13 @@ def step(op: str, reads: Sequence[TensorSpec | int], makes: Sequence[TensorSpec 
     )
 
 
+def routed(calls: Sequence[OpCall]) -> list[RoutedCall]:
+    target = make_target()
+    return route_calls(calls, judge_all(calls, target, LISTS), target, LISTS)
+
+
 def parts(*calls: OpCall) -> Partition:
-    return partition(calls, judge_all(calls, make_target(), LISTS))[0]
+    return partition(routed(calls))[0]
 
 
 def edges(*calls: OpCall) -> set[tuple[int, int]]:
@@ -140,8 +145,7 @@ _STEPS = st.builds(
 
 @given(st.lists(_STEPS, max_size=12))
 def test_regions_cover_every_call_once_and_have_no_cycles(calls: list[OpCall]) -> None:
-    verdicts = judge_all(calls, make_target(), LISTS)
-    result, graph = partition(calls, verdicts)
+    result, graph = partition(routed(calls))
     assert sum(region.calls for region in result.regions) == len(calls)
     region_of = [graph.nodes[node]["region"] for node in range(len(calls))]
     quotient = nx.quotient_graph(graph, lambda a, b: region_of[a] == region_of[b])

@@ -17,7 +17,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import LimitKind
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.judge.callgraph import route_all
+from opcheck.judge.callgraph import route_calls
 from opcheck.judge.judge import judge_all
 from opcheck.judge.memory.estimate import deciding, exceeds
 from opcheck.judge.memory.scaling import ScaledRun
@@ -188,7 +188,8 @@ class LimitSearch:
         torch, macos = Version.parse(base.target.torch), Version.parse(base.target.macos)
         self._target = Target(torch=torch, macos=macos, cpu_fallback=base.target.cpu_fallback)
         calls = run.first.calls
-        self._routes = route_all(calls, judge_all(calls, self._target, lists), self._target, lists)
+        routed = route_calls(calls, judge_all(calls, self._target, lists), self._target, lists)
+        self._routes = [each.route for each in routed]
         #: dimension -> the sizes of the others, where they are not the usual ones
         self._at_most: dict[str, dict[str, int]] = {}
         self._traces: dict[tuple[tuple[str, int], ...], Trace] = {}

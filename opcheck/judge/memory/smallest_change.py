@@ -15,7 +15,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FitState
 from opcheck.data.registrations import OpLists
-from opcheck.judge.callgraph import route_all
+from opcheck.judge.callgraph import route_calls
 from opcheck.judge.judge import judge_all
 from opcheck.judge.memory.estimate import deciding, estimate
 from opcheck.judge.memory.replay import list_taken
@@ -235,8 +235,8 @@ class PlanSearch:
         for change in changes:
             trace = change.trace(trace) if change.trace else trace
         target = request.target
-        routes = route_all(trace.calls, judge_all(trace.calls, target, self._lists), target, self._lists)
-        memory = estimate(trace, target, asked=self._mac, routes=routes)
+        routed = route_calls(trace.calls, judge_all(trace.calls, target, self._lists), target, self._lists)
+        memory = estimate(trace, target, asked=self._mac, routes=[each.route for each in routed])
         return None if memory is None else PlannedRun(changes, memory)
 
     def _record(self, outcome: PlannedRun) -> MemoryPlan:
