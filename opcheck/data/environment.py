@@ -83,13 +83,8 @@ class MpsVariables(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
         version = Version.parse(line)
         return tuple(v for _, v in sorted(self.variables.items()) if version in v.torch)
 
-    def explain(self, name: str, line: str) -> Explanation:
-        """Explain the effect of a variable in a release; the status of an unrecorded name is ``unknown``.
-
-        Raises:
-            UsageError: not a version.
-        """
-        version = Version.parse(line)
+    def explain(self, name: str, version: Version) -> Explanation:
+        """Explain the effect of a variable in a release; the status of an unrecorded name is ``unknown``."""
         variable = self.variables.get(name)
         status: VariableStatus = "unknown"
         text = f"opcheck does not know {name}"

@@ -74,7 +74,7 @@ def set_watermarks(variables: Mapping[str, str], torch: Version) -> Watermarks |
 
 
 def _default(name: str, torch: Version) -> float:
-    variable = ENVIRONMENT.load().explain(name, str(torch)).variable
+    variable = ENVIRONMENT.load().explain(name, torch).variable
     assert variable is not None
     return float(variable.default)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 
 from opcheck.common.errors import UsageError
+from opcheck.common.versions import Version
 from opcheck.data.environment import ENVIRONMENT
 
 FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
@@ -38,7 +39,7 @@ def effects(environment: Mapping[str, str], line: str) -> Iterator[str]:
     for name, value in sorted(environment.items()):
         if "MPS" not in name or not name.startswith("PYTORCH_"):
             continue
-        explanation = variables_of_torch.explain(name, line)
+        explanation = variables_of_torch.explain(name, Version.parse(line))
         if explanation.status == "read":
             yield f"{name}={value} was set: torch {line} reads it"
         else:

@@ -37,7 +37,7 @@ def find_variables(node: ast.Assign | ast.Call, scanned: Scanned) -> Iterator[Hi
             continue
         if not NAME.fullmatch(name):
             continue
-        explained = ENVIRONMENT.load().explain(name, str(scanned.target.torch))
+        explained = ENVIRONMENT.load().explain(name, scanned.target.torch)
         if explained.status != "read":
             yield Hit(
                 node=node,

@@ -24,7 +24,7 @@ _FALLBACKS = ("CPU_FALLBACK_INFO", "CPU_FALLBACK_STATS")
 def _set(examined: Examined) -> Iterator[tuple[str, str, Explanation]]:
     """The variables that are set, with their values and what the release makes of them."""
     for name, value in examined.environment.variables.items():
-        yield name, value, ENVIRONMENT.load().explain(name, str(examined.torch))
+        yield name, value, ENVIRONMENT.load().explain(name, examined.torch)
 
 
 @rule("OC320")
