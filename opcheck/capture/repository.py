@@ -350,7 +350,7 @@ def _header(path: Path, name: str, spec: str) -> Counter[str]:
     """Return the elements of each dtype in a safetensors file."""
     try:
         with documents.open_file(path) as file:
-            stored = read_safetensors(file, path.stat().st_size, is_whole=False)
+            stored = read_safetensors(file, os.fstat(file.fileno()).st_size, is_whole=False)
         return _count((_DTYPE_NAMES.get(tensor.dtype, tensor.dtype), tensor.elements) for tensor in stored.tensors)
     except (OSError, DocumentError) as error:
         raise ModelLoadError(
