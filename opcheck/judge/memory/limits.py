@@ -187,8 +187,7 @@ class LimitSearch:
         self._memory = memory or _smallest(base)
         torch, macos = Version.parse(base.target.torch), Version.parse(base.target.macos)
         self._target = Target(torch=torch, macos=macos, cpu_fallback=base.target.cpu_fallback)
-        calls = run.first.calls
-        routed = route_calls(calls, judge_all(calls, self._target, lists), self._target, lists)
+        routed = route_calls(run.first.calls, judge_all(run.first.calls, self._target, lists), self._target, lists)
         self._routes = [each.route for each in routed]
         #: dimension -> the sizes of the others, where they are not the usual ones
         self._at_most: dict[str, dict[str, int]] = {}
