@@ -63,11 +63,9 @@ def _full_name(spec: str) -> str:
         return spec
     if is_file(path) or spec.lower().endswith(_WEIGHTS):
         raise no_model(spec)
-    if not path.is_dir():
-        if _BARE.fullmatch(spec) or _DOTTED.fullmatch(spec):
-            raise _which_library(spec)
-        return spec
-    if any((path / name).is_file() for name in MARKERS):
+    if not path.is_dir() and (_BARE.fullmatch(spec) or _DOTTED.fullmatch(spec)):
+        raise _which_library(spec)
+    if not path.is_dir() or any((path / name).is_file() for name in MARKERS):
         return spec
     if files := sorted(path.glob("*.py")):
         return _only_model(files, spec)
