@@ -1,8 +1,8 @@
 """Makes a report of a trace and a target: verdicts, groups, regions, findings.  Starts no process."""
 
 import dataclasses
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import get_args
 
 import msgspec
@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import FIXED, TRACERS
 from opcheck.common import vocabulary as words
-from opcheck.common.grouping import group_values
-from opcheck.common.text import any_layer
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
 from opcheck.data.built_lists import find_selected
@@ -19,8 +17,8 @@ from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement, describe_statement
 from opcheck.judge import callgraph, dtype_flow
-from opcheck.judge.callgraph import RoutedCall, sum_by_route
-from opcheck.judge.judge import OUTCOMES, certain, judge_all, outcome
+from opcheck.judge.callgraph import sum_by_route
+from opcheck.judge.judge import OUTCOMES, certain, judge_all
 from opcheck.judge.memory.estimate import estimate, runs_out
 from opcheck.judge.memory.growth import growth_of_trace
 from opcheck.judge.rules import RULES
@@ -30,7 +28,7 @@ from opcheck.judge.texts import NOT_CHECKED
 from opcheck.judge.timing.workload import workloads
 from opcheck.model import records
 from opcheck.model.fingerprint import add_fingerprints
-from opcheck.model.records import CallGroup, Finding, KernelNumbers, Report, Trace, Verdict, WrongCalls
+from opcheck.model.records import CallGroup, Finding, KernelNumbers, Report, Trace, WrongCalls
 
 
 def report(
@@ -55,9 +53,9 @@ def report(
     routes = [each.route for each in every]
     # Moves that succeed are left out: each tensor has a move.
     routed = [each for each in every if each.call.phase != "move" or each.verdict.status != "native"]
-    groups = _groups(routed)
     parts, graph = callgraph.partition(routed)
     by_route = sum_by_route((each.route, 1, each.call.flops) for each in routed)
+    groups = callgraph.group_calls(routed)
     memory = estimate(trace, target, asked=mac, routes=routes)
     if memory is not None:
         memory = replace(memory, growth=growth_of_trace(trace, routes, target, lists))
@@ -170,37 +168,6 @@ def _with_computed(stated: Iterable[WrongCalls], numbers: Iterable[KernelNumbers
         before = computed[line.op].calls if line.op in computed else 0
         computed[line.op] = WrongCalls(op=line.op, ids=line.statements, calls=before + line.calls, frequency="always")
     return (*computed.values(), *(each for each in stated if each.op not in computed))
-
-
-def _groups(routed: Sequence[RoutedCall]) -> tuple[CallGroup, ...]:
-    """Group the calls by overload and verdict; the worst group comes first, then the order is by name."""
-    members = group_values(((each.call.op, each.verdict), each) for each in routed)
-    groups = [_group(*key, alike) for key, alike in members.items()]
-    return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
-
-
-def _group(op: str, verdict: Verdict, routed: Sequence[RoutedCall]) -> CallGroup:
-    calls = [each.call for each in routed]
-    return CallGroup.judged(
-        op,
-        verdict,
-        count=len(calls),
-        locations=tuple(_places(calls)),
-        dtypes=tuple(sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})),
-        phases=tuple(sorted({call.phase for call in calls}, key=words.PHASES.index)),
-        example=callgraph.example_of(calls, verdict),
-        route=callgraph.common_route({each.route for each in routed}),
-    )
-
-
-def _places(calls: Sequence[records.OpCall]) -> Iterator[records.GroupLocation]:
-    """Yield the lines in the order of first use; layers of a model that share a line are one entry."""
-    modules: defaultdict[tuple[records.SourceLocation | None, str, words.Phase], Counter[str]] = defaultdict(Counter)
-    for call in calls:
-        modules[call.location, any_layer(call.module), call.phase][call.module] += 1
-    for (location, pattern, phase), names in modules.items():
-        module = next(iter(names)) if len(names) == 1 else pattern
-        yield records.GroupLocation.at(location, module=module, phase=phase, count=names.total())
 
 
 def _findings(audited: Audited) -> tuple[Finding, ...]:

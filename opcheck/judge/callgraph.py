@@ -1,9 +1,9 @@
-"""Split a run into regions on the GPU and on the CPU, and count the copies and the work of each side."""
+"""Group the calls of a run, split it into regions on the GPU and on the CPU, count the copies and work of each side."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opcheck.common import vocabulary as words
+from opcheck.common.grouping import group_values
 from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
 from opcheck.data.kernel_routes import routes
@@ -152,7 +153,7 @@ def nbytes(specs: Iterable[TensorSpec]) -> int:
     return sum(spec.nbytes for spec in specs)
 
 
-# -- Choose what a report keeps of single calls: the graph that the HTML page draws, and the example of each group --
+# -- Choose what a report keeps of the calls: the graph that the HTML page draws, the groups, an example of each --
 
 
 def graph_calls(
@@ -181,6 +182,37 @@ def graph_calls(
             bytes_to_cpu=nbytes(to_cpu),
             bytes_to_mps=nbytes(to_mps),
         )
+
+
+def group_calls(routed: Sequence[RoutedCall]) -> tuple[CallGroup, ...]:
+    """Group the calls by overload and verdict; the worst group comes first, then the order is by name."""
+    members = group_values(((each.call.op, each.verdict), each) for each in routed)
+    groups = [_group(*key, alike) for key, alike in members.items()]
+    return tuple(sorted(groups, key=lambda group: (-outcome(group.verdict).severity, group.op)))
+
+
+def _group(op: str, verdict: Verdict, routed: Sequence[RoutedCall]) -> CallGroup:
+    calls = [each.call for each in routed]
+    return CallGroup.judged(
+        op,
+        verdict,
+        count=len(calls),
+        locations=tuple(_places(calls)),
+        dtypes=tuple(sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})),
+        phases=tuple(sorted({call.phase for call in calls}, key=words.PHASES.index)),
+        example=example_of(calls, verdict),
+        route=common_route({each.route for each in routed}),
+    )
+
+
+def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
+    """Yield the lines in the order of first use; layers of a model that share a line are one entry."""
+    modules: defaultdict[tuple[records.SourceLocation | None, str, words.Phase], Counter[str]] = defaultdict(Counter)
+    for call in calls:
+        modules[call.location, any_layer(call.module), call.phase][call.module] += 1
+    for (location, pattern, phase), names in modules.items():
+        module = next(iter(names)) if len(names) == 1 else pattern
+        yield GroupLocation.at(location, module=module, phase=phase, count=names.total())
 
 
 def example_of(calls: Sequence[OpCall], verdict: Verdict) -> records.Example | None:
