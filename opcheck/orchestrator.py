@@ -224,7 +224,7 @@ def audit_limits(
     run = ScaledRun(first, second, at, other)
     if not run.has_same_calls:
         raise not_scaling(first, second, other)
-    limits = LimitSearch(run, base, lists, ranges, mac)
+    limits = LimitSearch(run, base, target, lists, ranges, mac)
     found = [limits.boundary(each) for each in ranges]
     wanted = [{**limits.others(each.range), each.range.name: size} for each in found for size in neighbours(each)]
     proofs = zip(wanted, captures(*wanted), strict=True)

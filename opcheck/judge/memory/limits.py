@@ -13,7 +13,7 @@ from opcheck.capture.dimensions import unknown_dimension
 from opcheck.common.documents import brief
 from opcheck.common.errors import CaptureError, UsageError
 from opcheck.common.text import filesize
-from opcheck.common.versions import Target, Version
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import LimitKind
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
@@ -175,19 +175,18 @@ class LimitSearch:
     Args:
         run: the sizes of the run as functions of the dimensions.
         base: the report of its first trace.
+        target: that of the report.
         lists: the op lists.
         ranges: the dimensions.
-        memory: GB of the Mac that decides; 0: the smallest Mac that has enough for the base.
+        mac: GB of the Mac that decides; 0: the smallest Mac that has enough for the base.
     """
 
     def __init__(
-        self, run: ScaledRun, base: Report, lists: OpLists, ranges: Sequence[DimensionRange], memory: int
+        self, run: ScaledRun, base: Report, target: Target, lists: OpLists, ranges: Sequence[DimensionRange], mac: int
     ) -> None:
-        self._run, self._base, self._lists, self._ranges = run, base, lists, ranges
-        self._memory = memory or _smallest(base)
-        torch, macos = Version.parse(base.target.torch), Version.parse(base.target.macos)
-        self._target = Target(torch=torch, macos=macos, cpu_fallback=base.target.cpu_fallback)
-        routed = route_calls(run.first.calls, judge_all(run.first.calls, self._target, lists), self._target, lists)
+        self._run, self._base, self._target, self._lists, self._ranges = run, base, target, lists, ranges
+        self._memory = mac or _smallest(base)
+        routed = route_calls(run.first.calls, judge_all(run.first.calls, target, lists), target, lists)
         self._routes = [each.route for each in routed]
         #: dimension -> the sizes of the others, where they are not the usual ones
         self._at_most: dict[str, dict[str, int]] = {}
