@@ -9,6 +9,7 @@ import torch
 
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.dispatch_context import current
+from opcheck.simulator.dispatch.operators.operator import scalar_type
 from opcheck.simulator.errors import NotSimulatedError
 
 #: The first release that asks the accelerator for the memory of ``pin_memory`` (pull request 126376), and the first
@@ -16,19 +17,6 @@ from opcheck.simulator.errors import NotSimulatedError
 _ASKS_ACCELERATOR, _PINS = Version(2, 5), Version(2, 14)
 #: The same for a new tensor: no question of CUDA alone (117530), then a question of the accelerator (146687).
 _NOT_CUDA_ALONE, _NEW_ASKS_ACCELERATOR = Version(2, 3), Version(2, 7)
-#: what TensorBase::toString calls a dtype
-_NAMES = {
-    torch.float32: "Float",
-    torch.float16: "Half",
-    torch.bfloat16: "BFloat16",
-    torch.int64: "Long",
-    torch.int32: "Int",
-    torch.int16: "Short",
-    torch.int8: "Char",
-    torch.uint8: "Byte",
-    torch.bool: "Bool",
-    torch.complex64: "ComplexFloat",
-}
 
 
 def _how_pinned(target: Target) -> str:
@@ -75,7 +63,7 @@ def pin(x: torch.Tensor, device: Any = None) -> torch.Tensor:
             return x if is_pinned(x) else mark_pinned(x.clone())
         identity, kind, text = _REFUSED[how]
     else:
-        name = f"{x.device.type.upper()}{_NAMES.get(x.dtype, str(x.dtype))}Type"
+        name = f"{x.device.type.upper()}{scalar_type(x)}Type"
         identity, kind = "pin-memory-of-mps", RuntimeError
         text = f"cannot pin '{name}' only dense CPU tensors can be pinned"
     current().refuse(torch.ops.aten._pin_memory.default, (x,), identity, text)
