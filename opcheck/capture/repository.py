@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import importlib
 import json
 import math
 import os
 import re
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -61,8 +62,12 @@ _MOST_ELEMENTS = 1 << 53
 _AT_ONCE = 8
 #: Seconds until a hub must answer.
 PATIENCE = 10.0
+#: Seconds for its first answer, which lists the files.
+FIRST_ANSWER = 30.0
 #: Seconds for all that is read of one repository.
-_WHOLE = 120.0
+WHOLE = 120.0
+#: Bytes of one answer: the list of 100,000 files has a fifth.
+_MOST_ANSWER = 64 << 20
 
 #: The revision where none is named.
 _MAIN = "main"
@@ -456,29 +461,58 @@ def _from_recipe(spec: str) -> Repository:
 # -- the hub ---------------------------------------------------------------------------------------------------------
 
 
-def _from_hub(name: _Name, *, trusted: bool) -> Repository:
-    """Read a repository of the hub, and wait no longer for it than _WHOLE: a server may send a byte now and then.
+Result = TypeVar("Result")
+
+
+def ask_hub(work: Callable[[], Result], until: float) -> Result:
+    """Return the result of requests to the hub, with a limit on their time and on the size of each answer.
 
     In a thread of its own, which ends with the process: no library stops a transfer that continues.
-    """
-    outcome: Future[Repository] = Future()
 
-    def work() -> None:
+    Args:
+        work: makes the requests with huggingface_hub.
+        until: by time.monotonic().
+
+    Raises:
+        TimeoutError: it takes longer; a server may send a byte now and then.
+    """
+    outcome: Future[Result] = Future()
+
+    def answer() -> None:
         try:
-            outcome.set_result(_from_server(name, trusted=trusted))
+            session: Any = importlib.import_module("huggingface_hub.utils").get_session()
+            # Before huggingface_hub 1.0 it is a session of requests.
+            hooks = (session.event_hooks if hasattr(session, "event_hooks") else session.hooks)["response"]
+            if _limit_size not in hooks:
+                hooks.append(_limit_size)
+            outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             outcome.set_exception(error)
 
-    threading.Thread(target=work, daemon=True).start()
-    try:
-        return outcome.result(_WHOLE)
-    except FutureTimeout:
-        if outcome.done():
-            raise
-        return _from_cache(name, f"the hub takes longer than {_WHOLE:g} s", trusted=trusted)
+    left = max(until - time.monotonic(), 0.0)
+    threading.Thread(target=answer, daemon=True).start()
+    if not wait([outcome], left).done:
+        raise TimeoutError(f"its answer is not complete after {left:.3g} s")
+    return outcome.result()
 
 
-def _from_server(name: _Name, *, trusted: bool) -> Repository:
+def _limit_size(response: Any, *_arguments: Any, **_options: Any) -> None:
+    """Let the content of a response of httpx or of requests end with an error where it is too long."""
+    name = "iter_bytes" if hasattr(response, "iter_bytes") else "iter_content"
+    read = getattr(response, name)
+
+    def read_limited(*arguments: Any, **options: Any) -> Iterator[bytes]:
+        left = _MOST_ANSWER
+        for part in read(*arguments, **options):
+            left -= len(part)
+            if left < 0:
+                raise DocumentError(f"an answer of more than {_MOST_ANSWER >> 20} MiB")
+            yield part
+
+    setattr(response, name, read_limited)
+
+
+def _from_hub(name: _Name, *, trusted: bool) -> Repository:
     try:
         import huggingface_hub as hub
         from huggingface_hub import constants
@@ -493,8 +527,12 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
         return _from_cache(name, "HF_HUB_OFFLINE is set", trusted=trusted)
     disable_progress_bars()
     api = hub.HfApi()
+    start = time.monotonic()
+    until = start + WHOLE
     try:
-        info = api.model_info(name.repository, revision=name.revision, timeout=PATIENCE)
+        info = ask_hub(
+            lambda: api.model_info(name.repository, revision=name.revision, timeout=PATIENCE), start + FIRST_ANSWER
+        )
         commit = str(info.sha)
         kept = _load_kept(name.repository, commit, trusted=trusted)
         if kept is not None:
@@ -503,11 +541,12 @@ def _from_server(name: _Name, *, trusted: bool) -> Repository:
         names = sorted(entry.rfilename for entry in info.siblings or ())
 
         def text(path: str) -> str:
-            local = hub.hf_hub_download(name.repository, path, revision=commit)
+            local = ask_hub(lambda: hub.hf_hub_download(name.repository, path, revision=commit), until)
             return _text(Path(local), path, name.repository)
 
         def header(path: str) -> Counter[str]:
-            metadata = api.parse_safetensors_file_metadata(name.repository, path, revision=commit, timeout=PATIENCE)
+            parse = functools.partial(api.parse_safetensors_file_metadata, name.repository, path, revision=commit)
+            metadata = ask_hub(lambda: parse(timeout=PATIENCE), until)
             return _count((tensor.dtype, math.prod(tensor.shape[:_MOST_AXES])) for tensor in metadata.tensors.values())
 
         repository = _read_files(name.repository, names, text, header, trusted=trusted)

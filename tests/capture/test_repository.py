@@ -172,10 +172,34 @@ def test_what_huggingface_hub_cannot_take_is_named(hub: Hub, monkeypatch: pytest
 def test_a_hub_that_never_ends_its_answer_is_left(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     monkeypatch.setattr(HfApi, "model_info", lambda *_arguments, **_options: released.wait(60))
-    monkeypatch.setattr(repository, "_WHOLE", 0.05)
-    with pytest.raises(ModelLoadError, match=r"the hub takes longer than 0\.05 s"):
+    monkeypatch.setattr(repository, "FIRST_ANSWER", 0.05)
+    with pytest.raises(
+        ModelLoadError, match=r"does not answer \(TimeoutError: its answer is not complete after 0\.05 s"
+    ):
         fetch("org/plain")
     released.set()
+
+
+def test_a_hub_whose_files_never_end_is_left(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_arguments, **_options: released.wait(60))
+    monkeypatch.setattr(repository, "WHOLE", 2.0)
+    with pytest.raises(ModelLoadError, match="TimeoutError: its answer is not complete"):
+        fetch("org/plain")
+    released.set()
+
+
+@pytest.mark.parametrize("most", [20, 1 << 20])
+def test_an_answer_that_is_too_long_is_not_read_to_its_end(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(repository, "_MOST_ANSWER", most)
+    if most > 20:
+        assert fetch("org/plain").files
+        return
+    with pytest.raises(ModelLoadError, match="cannot be used: DocumentError: an answer of more than") as raised:
+        fetch("org/plain")
+    assert len(str(raised.value).splitlines()) == 3
 
 
 def test_a_list_of_files_leads_out_of_no_repository() -> None:

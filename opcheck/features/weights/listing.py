@@ -132,8 +132,6 @@ _BLOCK, _LARGEST = 1 << 16, 8 << 20
 _MOST = 512 << 20
 
 _OF_REPOSITORY = 2
-#: Seconds for all that is read of a repository.
-_PATIENCE = 120.0
 _PARTIAL, _COMPLETE = 206, 200
 
 
@@ -168,9 +166,11 @@ class HubListing:
         """
         self._name = repository.parse_name(name)
         self.source = source
-        self._until = time.monotonic() + _PATIENCE
+        start = time.monotonic()
+        self._until = start + repository.FIRST_ANSWER
         name, revision, wait = self._name.repository, self._name.revision, repository.PATIENCE
         info = self._ask(lambda hub: hub.HfApi().model_info(name, revision=revision, timeout=wait))
+        self._until = start + repository.WHOLE
         self._commit = str(info.sha)
         every = sorted(entry.rfilename for entry in info.siblings or ())
         self.names = [n for n in every if not n.startswith("/") and ".." not in n.split("/") and "\\" not in n]
@@ -182,7 +182,7 @@ class HubListing:
             context, hint = f"{self.source} is on a hub", "python -m pip install huggingface_hub"
             raise ModelLoadError("huggingface_hub is not installed", context=context, hint=hint) from error
         try:
-            return request(hub)
+            return repository.ask_hub(lambda: request(hub), self._until)
         except OpcheckError:
             raise
         except Exception as error:  # huggingface_hub takes what a server sends as it comes
@@ -232,7 +232,8 @@ class _RemoteFile:
             # A header that continues is long: each request asks for twice as much.
             self._block = min(2 * self._block, _LARGEST)
             self._start = offset
-            self._read = self._request(offset, min(max(count, self._block), self.size - offset))
+            size = min(max(count, self._block), self.size - offset)
+            self._read = repository.ask_hub(lambda: self._request(offset, size), self._until)
         at = offset - self._start
         return self._read[at : at + count]
 
@@ -255,8 +256,6 @@ class _RemoteFile:
                 content += part
                 if len(content) >= count:
                     break
-                if time.monotonic() > self._until:
-                    raise DocumentError(f"the hub takes longer than {_PATIENCE:g} s")
         return content[:count]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from opcheck.capture import repository
 from tests.command_line import CommandLine
 from tests.loopback_hub import serving
 from tests.weights import making
@@ -287,6 +288,18 @@ def test_a_gguf_repository_is_read_by_one_of_its_files(answer: Any) -> None:
 def test_a_repository_that_is_not_there_is_an_error(opcheck: CommandLine) -> None:
     with serving() as hub, pytest.raises(AssertionError, match="org/none"):
         _on(hub.address, lambda name: _refused(opcheck, name), "org/none")
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "message"),
+    [("FIRST_ANSWER", 0.0, "its answer is not complete after 0 s"), ("_MOST_ANSWER", 9, "an answer of more than")],
+)
+def test_a_hub_that_sends_without_end_is_an_error(
+    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch, limit: str, value: float, message: str
+) -> None:
+    monkeypatch.setattr(repository, limit, value)
+    with serving(org__name={"config.json": {}}) as hub, pytest.raises(AssertionError, match=message):
+        _on(hub.address, lambda name: _refused(opcheck, name), "org/name")
 
 
 def _refused(opcheck: CommandLine, name: str) -> dict[str, Any]:
