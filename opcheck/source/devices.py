@@ -1,13 +1,13 @@
 """The forms of a choice between CUDA and the CPU."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from opcheck.common.versions import Version
 from opcheck.source import call_tables
 from opcheck.source.edits import Edit, Fix, replace
-from opcheck.source.program import walk
+from opcheck.source.program import Binding, Program, walk
 from opcheck.source.rule import Scanned
 from opcheck.source.words import begins, is_cuda, last
 
@@ -137,13 +137,10 @@ def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> 
     It is bound once in the function, or at the top of the file, above the node: to CUDA or to its choice; with a
     condition, to the choice that this condition makes.
     """
-    program, line = scanned.program, getattr(node, "lineno", 0)
-    for name in NAMES:
-        bindings = program.bound_in(program.scope(node), name)
-        value = bindings[0].value if len(bindings) == 1 else None
-        if value is None or value.lineno >= line:
+    for name, bindings in _bound_above(node, scanned):
+        if len(bindings) > 1 or bindings[0].value is None:
             continue
-        value = scanned.unwrap_device(value)
+        value = scanned.unwrap_device(bindings[0].value)
         is_same, first = test is None, value
         if isinstance(value, ast.IfExp):
             first, asked = value.body, scanned.text(value.test)
@@ -175,17 +172,35 @@ def device_name(node: ast.AST, scanned: Scanned) -> str:
 
     It may be the CPU on a machine with CUDA: only ``cuda_name`` is certain.
     """
-    line = getattr(node, "lineno", 0)
-    for name in NAMES:
-        bindings = scanned.program.bound_in(scanned.program.scope(node), name)
-        is_above = bool(bindings) and all(
-            getattr(binding.node, "end_lineno", line) < line or isinstance(binding.node, ast.arg)
-            for binding in bindings
-        )
-        texts = [read_device(binding.value, scanned) for binding in bindings]
-        if is_above and not any(text is not None and not is_cuda(text.text) for text in texts):
+    for name, bindings in _bound_above(node, scanned):
+        devices = [read_device(binding.value, scanned) for binding in bindings]
+        if all(device is None or is_cuda(device.text) for device in devices):
             return name
     return ""
+
+
+def _bound_above(node: ast.AST, scanned: Scanned) -> Iterator[tuple[str, list[Binding]]]:
+    """Yield the names of a device that are bound wherever a node runs, each with its bindings, which are all above it.
+
+    One of them is a parameter, or an assignment in a block around the node: the others may not have run.
+    """
+    program, line = scanned.program, getattr(node, "lineno", 0)
+    blocks = {(place.parent, place.field) for _, place in program.ancestors(node)}
+    for name in NAMES:
+        bindings = program.bound_in(program.scope(node), name)
+        is_deleted = any(isinstance(getattr(use, "ctx", None), ast.Del) for use in program.uses.get(name, ()))
+        places = [_takes_effect(binding, line, program) for binding in bindings]
+        if not is_deleted and None not in places and not blocks.isdisjoint(places):
+            yield name, bindings
+
+
+def _takes_effect(binding: Binding, line: int, program: Program) -> tuple[ast.AST, str] | None:
+    """Return the block that a parameter, or an assignment above a line, binds a name for; None for another binding."""
+    node, place = binding.node, program.place(binding.node)
+    if isinstance(node, ast.arg):
+        return program.scope(node), "body"
+    is_above = isinstance(node, (ast.Assign, ast.AnnAssign)) and (node.end_lineno or line) < line
+    return (place.parent, place.field) if place and is_above else None
 
 
 def asks_mps(test: ast.expr, scanned: Scanned) -> str:

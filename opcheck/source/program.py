@@ -11,7 +11,7 @@ from opcheck.source.call_tables import read_words
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = frozenset((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module))
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 #: The fields without nodes of their own.
 _WITHOUT_NODES = read_words("fields_without_nodes")
 #: The kinds of node whose fields are texts and numbers alone.

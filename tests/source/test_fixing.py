@@ -184,6 +184,39 @@ def test_an_unsafe_fix_is_made_only_if_asked(tmp_path: Path, before: str, after:
 
 
 @pytest.mark.parametrize(
+    ("before", "is_bound"),
+    [
+        ("device = g()\nwith h():", True),
+        ("device = g()\nif a:\n    device = h()\nif b:", True),
+        ("def f(x, device):", True),
+        ("def f(x, device):\n  def inner():", True),
+        ("if flag:\n    device = g()\nif b:", False),
+        ("try:\n    device = g()\nexcept E:\n    pass\nif b:", False),
+        ("try:\n    device = g()\nexcept E:", False),
+        ("for i in a:\n    device = g()\nif b:", False),
+        ("with suppress(E):\n    device = g()\nif b:", False),
+        ("match a:\n    case 1:\n        device = g()\nif b:", False),
+        ("match a:\n    case [*device]:\n        pass\nif b:", False),
+        ("device = g()\ndel device\nif b:", False),
+        ("device = g()\ntry:\n    h()\nexcept E as device:\n    pass\nif b:", False),
+        ("def device():\n    pass\nif b:", False),
+        ("def f(device, x=y.cuda()):", False),
+    ],
+)
+def test_a_move_takes_a_name_only_where_it_is_bound_for_certain(tmp_path: Path, before: str, *, is_bound: bool) -> None:
+    text = f"import torch\n{before}\n    pass\n    y = y.cuda()\n"
+    text = text if "y.cuda()):" not in before else f"import torch\n{before}\n    pass\n"
+    after = fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
+    assert ("y.to(device)" in after) is is_bound
+    assert "y.cuda()" not in after
+
+
+def test_a_move_takes_no_name_that_is_bound_below_it(tmp_path: Path) -> None:
+    text = "import torch\nfor i in a:\n    y = y.cuda()\n    device = g()\n"
+    assert "to(device)" not in fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
+
+
+@pytest.mark.parametrize(
     "devices",
     [
         "devices = [cpu, gpu] = [torch.device('cpu'), torch.device('cuda')]",
