@@ -1,10 +1,13 @@
 """Work in child processes, so that a crash in torch's C++ ends a few operators and not the whole."""
 
+import functools
 import multiprocessing
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar
+
+import torch
 
 from opcheck.worker.worker import WorkerError, run_forked
 
@@ -34,13 +37,18 @@ def run_in_forks(
     for start in range(0, len(items), chunk):
         some = items[start : start + chunk]
         try:
-            yield run_forked(lambda some=some: work(some), answer, seconds * len(some), quiet=True)  # type: ignore[misc]
+            yield run_forked(functools.partial(_work_alone, work, some), answer, seconds * len(some), quiet=True)
         except WorkerError as error:
             if len(some) == 1:
                 yield died(some[0], error)
             else:
                 half = (len(some) + 1) // 2
                 yield from run_in_forks(some, work, answer, died, chunk=half, seconds=seconds)
+
+
+def _work_alone(work: Callable[[Sequence[Item]], Answer], items: Sequence[Item]) -> Answer:
+    torch.set_num_threads(1)  # see run_forked
+    return work(items)
 
 
 def record_in_forks(
