@@ -3,10 +3,12 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.numerics.child.float64 import PRODUCTS, WIDE, Float64Call, widen_dtype
 from opcheck.numerics.child.kept_tensors import KeptTensor, restore
 from opcheck.tracing.torch_private.trees import tensors
@@ -120,13 +122,12 @@ FORMULAS: dict[str, Callable[[Given], Any]] = {
 
 # -- the call again ---------------------------------------------------------------------------------
 
-#: Operators whose results are sums of something else than products.
-_SUMS = tuple(
-    f"aten::{name}"
-    for name in (
-        *("sum", "mean", "cumsum", "index_add", "scatter_add", "upsample", "_upsample"),
-        *("avg_pool", "_adaptive_avg_pool", "grid_sampler"),
-    )
+#: What is known of operators, by their overload packets where their names are whole (cpu_reference.yaml).
+_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_suffix(".yaml"))
+_SUMS = tuple(f"aten::{name}" for name in _TABLE["sums"])
+_CHOOSING = {getattr(aten, name) for name in _TABLE["choosing"]}
+_POOLS, DETERMINED = (
+    {getattr(aten, name): row for name, row in _TABLE[key].items()} for key in ("pools", "determined")
 )
 #: Sums whose elements each depend on all others.
 _OF_ALL = "aten::_fft_"
@@ -213,30 +214,6 @@ def _on_cpu(call: Float64Call, change: Callable[[torch.dtype], torch.dtype]) -> 
 
 
 # -- ties, bases of a space, floating numbers that no integer represents ----------------------------
-
-#: The operators whose whole-number result chooses an element of the first argument.
-_CHOOSING = {
-    aten.argmax, aten.argmin, aten.argsort, aten.max, aten.min, aten.sort, aten.topk, aten.kthvalue,
-    aten.median, aten.nanmedian, aten.cummax, aten.cummin,
-}  # fmt: skip
-_POOLS = {aten.max_pool2d_with_indices: 2, aten.max_pool3d_with_indices: 3}
-_POOLS |= {aten.adaptive_max_pool2d: 2, aten.adaptive_max_pool3d: 3}
-
-#: The results that are determined: of a decomposition, a sign, a phase or an order is free; of others, what comes after
-#: is the kernel's own.
-DETERMINED = {
-    **dict.fromkeys(
-        (aten._linalg_eigh, aten._linalg_solve_ex, aten._linalg_det, aten._embedding_bag,
-         aten._embedding_bag_forward_only, aten._ctc_loss, aten._cudnn_ctc_loss, aten.cudnn_batch_norm,
-         aten._batch_norm_with_update), (0,)),
-    aten._linalg_svd: (1,),
-    aten._linalg_slogdet: (0, 1),
-    # The rank of a pinv is decided by the dtype's own precision; and torch 2.11 gives other complex numbers below a
-    # dispatch mode.
-    **dict.fromkeys(
-        (aten.linalg_eig, aten._linalg_eigvals, aten.linalg_eigvals, aten.linalg_qr, aten.geqrf, aten.mode,
-         aten.linalg_pinv), ()),
-}  # fmt: skip
 
 
 def determined_results(func: Any, count: int) -> Sequence[int]:
