@@ -11,7 +11,7 @@ import msgspec
 
 from opcheck.common.grouping import group_values
 from opcheck.common.versions import Span, Version
-from opcheck.common.vocabulary import EFFECTS, Confidence
+from opcheck.common.vocabulary import EFFECTS, Confidence, FallbackKind, Status
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement
@@ -36,6 +36,9 @@ class TextKind(NamedTuple):
     effects: tuple[str, ...] = ()
     #: the rules' name of a refusal (judge/rules/call_verdicts.py)
     refusal: str = ""
+    #: the verdict on a call that prints it
+    status: Status = "unsupported"
+    fallback: FallbackKind | None = None
 
 
 #: The kinds of texts (kinds.yaml).

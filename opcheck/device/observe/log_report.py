@@ -10,7 +10,7 @@ import msgspec
 from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
-from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind, Status
+from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind
 from opcheck.data.registrations import OpLists
 from opcheck.device.emulator.emulation_request import make_run_trace
 from opcheck.device.observe.log_parsing import CONFIDENCE, ENDS, KINDS, NOT_NAMED, LogEvent, parse, table
@@ -270,17 +270,10 @@ def other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> I
         yield _other_calls(members, torch, lists)
 
 
-#: by the kind of an event, the status and kind of the verdict
-_STATUS: dict[str, tuple[Status, FallbackKind | None]] = {
-    "detour": ("fallback", "internal"),
-    "warned": ("native", None),
-    "no_kernel": ("fallback", "env"),
-}
-
-
 def _other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> ObservedCalls:
     first, line = events[0], str(torch)
-    status, kind = _STATUS.get(first.kind, ("unsupported", None))
+    text_kind = KINDS[first.kind]
+    status, kind = text_kind.status, text_kind.fallback
     # MPSFallback.mm: distributed operators cannot fall back; nor can those without a CPU kernel.
     if first.kind == "no_kernel" and (
         first.op.startswith("c10d::") or resolution(first.op, line, lists)[0] == "unsupported"
@@ -290,13 +283,12 @@ def _other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> 
     matching = tuple(name for name in first.statements if torch in by_id[name].torch)
     stated = matching or first.statements
     limitations = tuple(name for name in stated if by_id[name].sort == "limitation")
-    meaning, refusal = KINDS[first.kind].meaning, KINDS[first.kind].refusal
     verdict = Verdict(
         status=status,
         kind=kind,
-        because=meaning,
+        because=text_kind.meaning,
         prints=first.text,
-        limitations=limitations or ((refusal,) if refusal else ()),
+        limitations=limitations or ((text_kind.refusal,) if text_kind.refusal else ()),
         advisories=tuple(name for name in stated if by_id[name].sort == "advisory"),
     )
     places, count = _places(events), len(events)
