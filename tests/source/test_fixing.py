@@ -217,6 +217,30 @@ def test_a_move_takes_no_name_that_is_bound_below_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("d='cuda'", "d=None"),
+        ("*, d: str = 'cuda'", "*, d: str | None = None"),
+        ("d: str | torch.device = 'cuda'", "d: str | torch.device | None = None"),
+        ("a, /, d: 'str' = 'cuda'", "a, /, d: 'str | None' = None"),
+        ("d: Optional[str] = 'cuda'", "d: Optional[str] = None"),
+        ("a: int, b: int = 1, d: T = 'cuda'", "a: int, b: int = 1, d: T | None = None"),
+    ],
+)
+def test_a_default_of_none_fits_its_annotation(tmp_path: Path, before: str, after: str) -> None:
+    text = f"import torch\ndef f({before}):\n    pass\n"
+    assert f"def f({after}):" in fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
+
+
+def test_an_annotation_is_not_widened_where_python_3_9_would_read_it(tmp_path: Path) -> None:
+    text = "import torch\ndef f(d: str = 'cuda'):\n    pass\n"
+    pinned = {"requirements.txt": "torch==2.8\n", "a.py": text}
+    assert fixed(tmp_path, pinned, unsafe=True) == {}
+    lazy = {**pinned, "a.py": f"from __future__ import annotations\n{text}"}
+    assert "d: str | None = None" in fixed(tmp_path, lazy, unsafe=True)["a.py"]
+
+
+@pytest.mark.parametrize(
     "devices",
     [
         "devices = [cpu, gpu] = [torch.device('cpu'), torch.device('cuda')]",

@@ -18,7 +18,6 @@ from opcheck.source.devices import (
 from opcheck.source.edits import Edit, Fix, insert_line, replace, replace_method
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import Function, Program
-from opcheck.source.project import defaults
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule, torch_alias
 from opcheck.source.words import is_cuda, last, leaves, quote, word
 
@@ -341,6 +340,11 @@ _OPTIONS = {"add_argument", "option", "Option", "Argument", "field", "Field", "a
 #: ``config.get("device", "cuda")``: the position of the name, and of the default.
 _LOOKUPS = {"get": (0, 1), "pop": (0, 1), "setdefault": (0, 1), "getenv": (0, 1), "getattr": (1, 2)}
 
+#: An annotation that takes None already.
+_NULLABLE = re.compile(r"\b(?:None|Optional|Any|object)\b")
+#: The first release of torch that no Python without ``str | None`` installs.
+_WITHOUT_PYTHON_39 = Version(2, 9)
+
 
 @rule("OC203")
 def find_cuda_defaults(node: ast.Call | ast.arguments | ast.AnnAssign, scanned: Scanned) -> Iterator[Hit]:
@@ -353,9 +357,10 @@ def find_cuda_defaults(node: ast.Call | ast.arguments | ast.AnnAssign, scanned: 
         yield from _looked_up(node, scanned)
         yield from _relying(node, scanned)
     elif isinstance(node, ast.arguments):
-        for default in (*node.defaults, *node.kw_defaults):
-            fix = _none(default, node, scanned)
-            yield from _default_hits(default, "parameter", scanned, fix)
+        parameters = [*node.posonlyargs, *node.args, *node.kwonlyargs]
+        values = [*node.defaults, *node.kw_defaults]
+        for parameter, default in zip(parameters[len(parameters) - len(values) :], values, strict=True):
+            yield from _default_hits(default, "parameter", scanned, _none(default, parameter, scanned))
     elif isinstance(node.target, ast.Name):
         in_class = isinstance(scanned.program.parent(node), ast.ClassDef)
         if in_class and "device" in node.target.id:
@@ -404,25 +409,39 @@ def _write_default(default: ast.expr | None, scanned: Scanned) -> Fix | None:
     return choose_device(scanned.text(default), scanned, lambda text: replace(default, text))
 
 
-def _none(default: ast.expr | None, node: ast.arguments, scanned: Scanned) -> Fix | None:
+def _none(default: ast.expr | None, parameter: ast.arg, scanned: Scanned) -> Fix | None:
     """``device=None``, and the choice in the body: a default is evaluated when the file is imported."""
-    function, chosen = scanned.program.parent(node), _write_default(default, scanned)
+    function, chosen = scanned.program.scope(parameter), _write_default(default, scanned)
     if chosen is None or default is None or not isinstance(function, Function):
         return None
-    names = {id(value): name for _, name, value in defaults(function)}
-    name, first = names.get(id(default), ""), function.body[0]
+    name, first = parameter.arg, function.body[0]
     if ast.get_docstring(function, clean=False) is not None and len(function.body) > 1:
         first = function.body[1]
     line = scanned.lines[first.lineno - 1]
     indent = line[: len(line) - len(line.lstrip())]
-    if not name or first.lineno <= default.lineno or len(indent) != first.col_offset:
+    if first.lineno <= default.lineno or len(indent) != first.col_offset:
         return None
 
     def edits(choice: str) -> tuple[Edit, ...]:
         body = f"{indent}if {name} is None:\n{indent}    {name} = {choice}"
         return replace(default, "None"), insert_line(first.lineno, body)
 
-    return Fix(edits(chosen.edits[0].text), "unsafe", edits("{helper}"))
+    fix = Fix(edits(chosen.edits[0].text), "unsafe", edits("{helper}"))
+    return _allow_none(fix, parameter.annotation, scanned) if parameter.annotation else fix
+
+
+def _allow_none(fix: Fix, annotation: ast.expr, scanned: Scanned) -> Fix:
+    """Return a fix that also writes ``str | None`` as an annotation, which Python 3.9 does not read in every file."""
+    text = scanned.text(annotation)
+    if _NULLABLE.search(text):
+        return fix
+    is_text = isinstance(annotation, ast.Constant)
+    edit = replace(annotation, repr(f"{ast.literal_eval(text)} | None") if is_text else f"{text} | None")
+    fix = fix._replace(edits=(edit, *fix.edits), helper_edits=(edit, *fix.helper_edits))
+    is_lazy = "__future__.annotations" in scanned.program.imports.values()
+    if is_text or is_lazy or isinstance(annotation, ast.BinOp):
+        return fix
+    return fix._replace(since=_WITHOUT_PYTHON_39, needs="Python 3.10 as the oldest")
 
 
 def _default_hits(default: ast.expr | None, what: str, scanned: Scanned, fix: Fix | None = None) -> Iterator[Hit]:
