@@ -72,27 +72,40 @@ def insert_line(line: int, text: str) -> Edit:
     return Edit(line, 0, line, 0, f"{text}\n")
 
 
-def is_too_long(edits: Sequence[Edit], lines: Sequence[str]) -> bool:
-    """Return whether edits make a line longer than a reviewer would merge; a long line may grow, but for a choice."""
+def is_too_long(edits: Sequence[Edit], lines: Sequence[str], grown: dict[int, int] | None = None) -> bool:
+    """Return whether edits make a line longer than a reviewer would merge; a long line may grow, but for a choice.
+
+    Args:
+        edits: those of one fix.
+        lines: the text before all fixes.
+        grown: by the number of a line, the columns that edits before these add to it; takes what these add.
+    """
+    grown = {} if grown is None else grown
     for edit in edits:
         replaced = [line.rstrip("\r\n") for line in lines[edit.line - 1 : edit.end_line]] or [""]
-        if " if " not in edit.text and max(map(len, replaced)) > LONGEST_LINE:
+        longest = max(map(len, replaced))
+        if " if " not in edit.text and longest > LONGEST_LINE:
             continue
         before = replaced[0].encode()[: edit.column].decode()
         is_below = edit.end_line - edit.line >= len(replaced)
         after = "" if is_below else replaced[-1].encode()[edit.end_column :].decode()
-        longest = max(LONGEST_LINE, *map(len, replaced))
-        if any(len(line) > longest for line in f"{before}{edit.text}{after}".split("\n")):
+        result = max(map(len, f"{before}{edit.text}{after}".split("\n"))) + grown.get(edit.line, 0)
+        grown[edit.line] = result - len(replaced[0])
+        if result > max(LONGEST_LINE, longest):
             return True
     return False
 
 
-def fit(edits: Sequence[Edit], lines: Sequence[str]) -> tuple[Edit, ...] | None:
+def fit(edits: Sequence[Edit], lines: Sequence[str], grown: dict[int, int] | None = None) -> tuple[Edit, ...] | None:
     """Return the edits, with the device of a move on a line of its own if need be; None if a line is still too long."""
-    if not is_too_long(edits, lines):
-        return tuple(edits)
-    wrapped = tuple(_wrap_move(edit, lines) for edit in edits)
-    return None if is_too_long(wrapped, lines) else wrapped
+    before = {edit.line: grown.get(edit.line, 0) for edit in edits} if grown else {}
+    for written in (tuple(edits), tuple(_wrap_move(edit, lines) for edit in edits)):
+        of_fix = dict(before)
+        if not is_too_long(written, lines, of_fix):
+            if grown is not None:
+                grown.update(of_fix)
+            return written
+    return None
 
 
 def _wrap_move(edit: Edit, lines: Sequence[str]) -> Edit:

@@ -307,9 +307,10 @@ def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
 
 
 def _apply_all(lines: list[str], proposed: list[tuple[str, tuple[Edit, ...]]]) -> tuple[str, Counter[str]]:
-    chosen = [(rule, fitting) for rule, edits in proposed if (fitting := fit(edits, lines)) is not None]
+    grown: dict[int, int] = {}
+    chosen = [(rule, fitting) for rule, edits in proposed if (fitting := fit(edits, lines, grown)) is not None]
     changed, applied = apply(lines, [edits for _, edits in chosen])
-    # Those that overlap come in the next round.
+    # Those that overlap, or make a line too long together, come in the next round.
     return changed, Counter(chosen[number][0] for number in applied)
 
 

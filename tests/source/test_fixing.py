@@ -880,3 +880,20 @@ def test_a_method_does_not_use_the_device_of_its_class(tmp_path: Path, owner: st
     text = f"import torch\n{owner}:\n    device = f()\n    def run(self, x):\n        return x.cuda()\n"
     after = fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
     assert ("x.to(device)" in after) is is_seen
+
+
+@pytest.mark.parametrize("name", ["y", "y" * 13])
+def test_the_fixes_of_a_line_are_measured_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
+    line = f"    return model({name}.cuda(non_blocking=True), {name}.cuda(non_blocking=True))"
+    text = f"import torch\ndef f({name}, model, device):\n{line}\n"
+    after = fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
+    assert ".cuda(" not in after
+    assert max(map(len, after.splitlines())) <= 100
+    assert len(after.splitlines()) == (3 if name == "y" else 5)
+
+
+def test_the_edits_of_a_fix_are_measured_together() -> None:
+    pair = [Edit(1, 0, 1, 0, "123"), Edit(1, 9, 1, 9, "123")]
+    assert edits.fit(pair, ["x" * (edits.LONGEST_LINE - 6)]) is not None
+    assert edits.fit(pair, ["x" * (edits.LONGEST_LINE - 5)]) is None
