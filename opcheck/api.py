@@ -8,7 +8,7 @@ from typing import Annotated, Any, ParamSpec, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, request_of
+from opcheck.capture.request import CaptureOption, CaptureOptions, CaptureRequest, ModelSource, find_source, request_of
 from opcheck.common.documents import brief
 from opcheck.common.errors import UnknownTargetError, UsageError, named_by_keyword
 from opcheck.data.built_lists import select
@@ -123,9 +123,9 @@ def _audit(model: str | Callable[..., Any], inputs: Any, options: dict[str, Any]
     named = MacOptions(memory=chosen.memory, mac=chosen.mac)
     memory, chips = named.decisive_memory(), chips_of(named, time=chosen.time)
     if isinstance(model, str):
-        request = _with_texts(request_of(model, mac, chosen), inputs)
+        request = _with_texts(request_of(find_source(model, chosen), mac, chosen), inputs)
         return with_time(audit_request(request, lists, mac=memory), chips, lists)
-    request = request_of(_name(model), mac, chosen, is_object=True)
+    request = request_of(ModelSource(_name(model)), mac, chosen)
     _check(request, model)
     from opcheck.capture.child.shared import capture_live
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.capture.request import CaptureOptions, find_source, request_of
 from opcheck.common.text import duration
 from opcheck.data.chips import CHIPS, FIT, Gpu, Parameters
 from opcheck.data.registrations import load
@@ -143,11 +143,9 @@ def capture() -> None:
         name, _, torch = key.partition("@")
         options = dict(content.programs[name])
         model = options.pop("model")
-        request = request_of(
-            model,
-            target(torch, None, lists, fallback=True),
-            CaptureOptions(inputs=tuple(options.pop("inputs")), call=tuple(options.pop("call", ())), **options),
-        )
+        inputs, called = tuple(options.pop("inputs")), tuple(options.pop("call", ()))
+        capture = CaptureOptions(inputs=inputs, call=called, **options)
+        request = request_of(find_source(model, capture), target(torch, None, lists, fallback=True), capture)
         report = audit(request, lists)
         if not report.workloads:
             sys.exit(f"{key}: {report.headline}: {report.problems}")

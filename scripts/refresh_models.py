@@ -23,7 +23,7 @@ import torch
 
 from opcheck.capture.child.shared import captures
 from opcheck.capture.repository import Repository, recipes
-from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
+from opcheck.capture.request import CaptureOptions, CaptureRequest, find_source, request_of
 from opcheck.common.errors import OpcheckError
 from opcheck.common.text import one_line, plural
 from opcheck.common.versions import Target
@@ -105,7 +105,8 @@ def result_of(model: str, task: str, on: Sequence[Target]) -> Result:
     """Audit one model on the targets, in this process."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    request = request_of(f"recipe:{model}", on[0], CaptureOptions(time_limit=LIMIT / 2))
+    options = CaptureOptions(time_limit=LIMIT / 2)
+    request = request_of(find_source(f"recipe:{model}", options), on[0], options)
     assert request.repository is not None
     repository, layers = shortened(request.repository)
     request = msgspec.structs.replace(request, repository=repository)

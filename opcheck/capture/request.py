@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -312,19 +312,39 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **own, cpu_fallback=target.cpu_fallback)
 
 
-def request_of(model: str, target: Target, options: CaptureOptions, *, is_object: bool = False) -> CaptureRequest:
-    """Return the request for a model on a Mac.
+class ModelSource(NamedTuple):
+    """A model by its whole name, with what a hub, a folder or a recipe states of it."""
+
+    name: str
+    #: None: the name is of another form, or that of an object of this process
+    repository: Repository | None = None
+
+
+def find_source(model: str, options: CaptureOptions) -> ModelSource:
+    """Return what a model's name means; all that is read of the model before its capture is read here.
 
     Args:
         model: its name; of a file, a folder or a library's model it may be short.
+        options: how it is captured.
+
+    Raises:
+        ModelLoadError: a short name that means no model, or several.
+        ModelLoadError: a hub or a folder is named that has no such model, or cannot be read.
+    """
+    name = full_name(model)
+    return ModelSource(name, fetch(name, trusted=options.trust_remote_code) if is_repository(name) else None)
+
+
+def request_of(source: ModelSource, target: Target, options: CaptureOptions) -> CaptureRequest:
+    """Return the request for a model on a Mac; nothing is read for it.
+
+    Args:
+        source: the model.
         target: the Mac.
         options: how it is captured.
-        is_object: the model is an object of this process, and its name is not looked up.
 
     Raises:
         UsageError: options that do not go together.
-        ModelLoadError: a short name that means no model, or several.
-        ModelLoadError: a hub or a folder is named that has no such model, or cannot be read.
     """
     if options.mode == "train" and options.tracer != DEFAULT_TRACER:
         raise UsageError(
@@ -332,12 +352,8 @@ def request_of(model: str, target: Target, options: CaptureOptions, *, is_object
             context=f"--mode train --tracer {options.tracer}",
             hint=f"leave --tracer at {DEFAULT_TRACER}",
         )
-    described = None
-    if not is_object:
-        model = full_name(model)
-        described = fetch(model, trusted=options.trust_remote_code) if is_repository(model) else None
     values = {each.field: getattr(options, each.field) for each in options_of(CaptureOptions)}
-    return CaptureRequest(model=model, torch="", macos="", repository=described, **values).on(target)
+    return CaptureRequest(model=source.name, torch="", macos="", repository=source.repository, **values).on(target)
 
 
 class ManyTargets(Record, frozen=True, kw_only=True):

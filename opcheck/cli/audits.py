@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
+from opcheck.capture.request import CaptureOptions, CaptureRequest, find_source, request_of
 from opcheck.cli import streams
 from opcheck.cli.options import COULD_NOT_TELL, ProgressOptions, only
 from opcheck.common.errors import UsageError
@@ -41,7 +41,7 @@ def audit_with_progress(
         OpcheckError: as an audit does.
     """
     lists = load()
-    request = request_of(model, target.target(lists), capture)
+    request = request_of(find_source(model, capture), target.target(lists), capture)
 
     from opcheck.orchestrator import audit
     from opcheck.worker.protocol import ProcessDisplay

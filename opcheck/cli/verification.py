@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.capture.request import CaptureOptions, find_source, request_of
 from opcheck.cli import streams
 from opcheck.cli.options import COULD_NOT_TELL, ProgressOptions
 from opcheck.common.errors import UsageError, explain_errors
@@ -42,7 +42,7 @@ def compared_here(
 ) -> int:
     """Observe an audited model here, print on stderr how both compare, and return the exit code."""
     lists = load()
-    request = request_of(model, target.target(lists), capture)
+    request = request_of(find_source(model, capture), target.target(lists), capture)
     with progress.shown() as say:
         verified = this.verify_model(request, prediction, this.this_mac(), lists, say)
     verification = verified.verification

@@ -9,7 +9,7 @@ from typing import Annotated
 import click
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
+from opcheck.capture.request import CaptureOptions, CaptureRequest, find_source, request_of
 from opcheck.cli import config, streams
 from opcheck.cli.options import ProgressOptions, ReportOptions, flag, reuse, verb
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
@@ -111,7 +111,7 @@ def command(
     def once() -> int:
         lists = load()
 
-        request = request_of(model, target.target(lists), capture)
+        request = request_of(find_source(model, capture), target.target(lists), capture)
         answered = memory_questions.report(request, lists, mac, progress)
         if answered is not None:
             return deliver(answered)

@@ -5,7 +5,7 @@ from typing import Annotated
 import click
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.capture.request import CaptureOptions, find_source, request_of
 from opcheck.cli.options import COULD_NOT_TELL, DEVICE, OutputOptions, ProgressOptions, flag, only, verb
 from opcheck.common.tool import TOOL
 from opcheck.data.registrations import load
@@ -41,7 +41,7 @@ def command(
 
     with progress.shown() as say:
         comparison = compare(
-            request_of(model, target.target(load()), capture),
+            request_of(find_source(model, capture), target.target(load()), capture),
             ComparePlan(device=device, times=_TIMES if time else 0, repro=repro),
             display=ProcessDisplay(say, progress.verbose),
         )

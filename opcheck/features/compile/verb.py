@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, request_of, seconds
+from opcheck.capture.request import CaptureOptions, find_source, request_of, seconds
 from opcheck.cli import streams
 from opcheck.cli.options import OutputOptions, ProgressOptions, but, flag, only, verb
 from opcheck.common.errors import CaptureError
@@ -116,7 +116,7 @@ def command(
     mac = target.target(lists)
     variants = choice.variants(run_metal=kernels.run_metal)
     kernels.require_tools()
-    request = request_of(model, mac, capture)
+    request = request_of(find_source(model, capture), mac, capture)
     with progress.shown() as say:
         metal = any(variant.metal for variant in variants)
         own = backend(lists.release(str(mac.torch)), say) if metal else Backend()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.capture.request import CaptureOptions, find_source, request_of
 from opcheck.cli import streams
 from opcheck.cli.audits import audit_on_targets
 from opcheck.cli.options import (
@@ -94,7 +94,8 @@ def _targets(
 
     lists = load()
     pair = [targets.parse(text, flag, lists) for text, flag in zip(texts, ("--from", "--to"), strict=True)]
-    reports = audit_on_targets(pair, request_of(model, pair[0], capture), lists, progress)
+    request = request_of(find_source(model, capture), pair[0], capture)
+    reports = audit_on_targets(pair, request, lists, progress)
     sides = (Side(str(target), report) for report, target in zip(reports, pair, strict=True))
     return compare(*sides), next((target.beyond for target in pair if target.beyond), "")
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import click
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.capture.request import CaptureOptions, find_source, request_of
 from opcheck.cli import config, streams
 from opcheck.cli.options import (
     OutputOptions,
@@ -206,7 +206,7 @@ def _jobs(
     for name, planned in jobs_of(model, plan).items():
         yield Job(
             name=name,
-            request=request_of(model.model, planned[0].target, own),
+            request=request_of(find_source(model.model, own), planned[0].target, own),
             targets=tuple(each.target for each in planned),
             libraries=planned[0].libraries,
             cache=str(options.cache_dir or default_folder()) if options.cache else "",

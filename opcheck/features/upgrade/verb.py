@@ -7,7 +7,7 @@ from typing import Annotated
 import click
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, request_of
+from opcheck.capture.request import CaptureOptions, find_source, request_of
 from opcheck.cli import streams
 from opcheck.cli.audits import audit_on_targets
 from opcheck.cli.options import CAPTURE, COLOR, COULD_NOT_TELL, OutputOptions, ProgressOptions, but, flag, verb
@@ -50,7 +50,7 @@ def command(
     torch, macos = target.torch or _installed_release(lists), target.macos or platform.mac_ver()[0]
     here = replace(target, torch=torch, macos=macos).target(lists)
     possible, impossible = upgrade_advice.targets(here, targets.releases(releases, lists), lists)
-    request = request_of(model, here, capture)
+    request = request_of(find_source(model, capture), here, capture)
     if not (target.torch and target.macos):
         now = f"from torch {here.torch} on macOS {here.macos}"
         streams.note(f"{now}; --torch and --macos select others")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import click
 
-from opcheck.capture.request import CaptureOptions, CaptureRequest, request_of
+from opcheck.capture.request import CaptureOptions, CaptureRequest, find_source, request_of
 from opcheck.cli.options import VERBOSE, OutputOptions, ProgressOptions, flag, only, verb
 from opcheck.cli.verification import FOLDER, KEPT, exit_code, keep, target_here, write_proposal
 from opcheck.common.errors import UsageError
@@ -63,7 +63,7 @@ def command(
         if program:
             verified = this.verify_program(prediction, mac, lists, cpu_fallback=target_here(target).fallback)
         else:
-            request = request_of(prediction, target_here(target).target(lists), capture)
+            request = request_of(find_source(prediction, capture), target_here(target).target(lists), capture)
             with ProgressOptions(verbose=verbose).shown() as say:
                 predicted = audit(request, lists, display=ProcessDisplay(say))
                 verified = this.verify_model(request, predicted, mac, lists, say)
