@@ -55,7 +55,9 @@ def report(
     routed = [each for each in every if each.call.phase != "move" or each.verdict.status != "native"]
     parts, graph = callgraph.partition(routed)
     by_route = sum_by_route((each.route, 1, each.call.flops) for each in routed)
+    work, waits = tuple(callgraph.work(routed)), tuple(callgraph.synchronizations(routed))
     groups = callgraph.group_calls(routed)
+    drawn = tuple(callgraph.graph_calls(routed, groups, graph))
     memory = estimate(trace, target, asked=mac, routes=routes)
     if memory is not None:
         memory = replace(memory, growth=growth_of_trace(trace, routes, target, lists))
@@ -73,11 +75,11 @@ def report(
     )
     return replace(
         assemble(audited),
-        graph=tuple(callgraph.graph_calls(routed, groups, graph)),
+        graph=drawn,
         workloads=workloads(trace, routed),
-        work=tuple(callgraph.work(routed)),
+        work=work,
         routes=by_route,
-        synchronizations=tuple(callgraph.synchronizations(routed)),
+        synchronizations=waits,
     )
 
 

@@ -62,8 +62,7 @@ def partition(routed: Sequence[RoutedCall]) -> tuple[Partition, nx.DiGraph[int]]
     def region(nodes: Sequence[int]) -> records.Region:
         first, last = nodes[0], nodes[-1]
         ins, outs = (sum(nbytes(moves[node][way]) for node in nodes) for way in (0, 1))
-        count = len(nodes)
-        return records.Region(side=sides[first], calls=count, first=first, last=last, bytes_in=ins, bytes_out=outs)
+        return records.Region(side=sides[first], calls=len(nodes), first=first, last=last, bytes_in=ins, bytes_out=outs)
 
     regions = tuple(map(region, _regions(graph, sides)))
     return Partition(
