@@ -8,12 +8,15 @@ import ast
 import functools
 import io
 import linecache
+import operator
 import os
 import re
 import sys
 import tokenize
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from opcheck.common import documents
 
@@ -23,6 +26,20 @@ _REFUSED = {"idna", "punycode"}
 _LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 #: Bytes of a source that is quoted; parts of an entry of linecache with lines, and no loader.
 _LARGEST, _WITH_LINES = 16 << 20, 4
+
+#: What computes each comparison of an expression.
+COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
+}
 
 
 def parse(content: str | bytes, filename: str = "<unknown>") -> ast.Module:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from opcheck.common.names import DTYPES
-from opcheck.common.python_source import parse_expression
+from opcheck.common.python_source import COMPARE, parse_expression
 from opcheck.common.yaml_text import load_shipped
 from opcheck.model.records import TensorSpec, contiguous_stride
 
@@ -139,18 +139,6 @@ _OPERATIONS: Mapping[type[ast.operator | ast.unaryop], Callable[..., Any]] = {
     ast.Not: operator.not_,
     ast.USub: lambda value: -_number(value),
     ast.UAdd: lambda value: +_number(value),
-}
-_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda item, container: item in container,
-    ast.NotIn: lambda item, container: item not in container,
 }
 _SCALARS = (bool, int, float, str, type(None))
 
@@ -296,7 +284,7 @@ def _compare(node: ast.Compare, values: Mapping[str, Any]) -> bool:
     left = _evaluate(node.left, values)
     for op, right_node in zip(node.ops, node.comparators, strict=True):
         right = _evaluate(right_node, values)
-        if not _COMPARE[type(op)](_plain(left), _plain(right)):
+        if not COMPARE[type(op)](_plain(left), _plain(right)):
             return False
         left = right
     return True

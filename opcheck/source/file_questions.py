@@ -5,10 +5,10 @@ Conditions have the values that they have on a Mac: ``torch.cuda.is_available()`
 """
 
 import ast
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from opcheck.common.python_source import COMPARE
 from opcheck.data.packages import PACKAGES
 from opcheck.source import call_tables
 from opcheck.source.program import Binding, NodePlace, Program
@@ -42,18 +42,6 @@ class Value(NamedTuple):
     origin: ast.AST
 
 
-_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda left, right: operator.contains(right, left),
-    ast.NotIn: lambda left, right: not operator.contains(right, left),
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 #: An expression with more values counts as unknown.
 _MOST = 8
 #: A handler around more lines is there for other errors.
@@ -244,7 +232,7 @@ class FileQuestions:
             answers = {compare_device(kind, left, right)}
         else:
             try:
-                answers = {bool(_COMPARE[kind](first, second)) for first in left for second in right}
+                answers = {bool(COMPARE[kind](first, second)) for first in left for second in right}
             except TypeError:
                 return None
         answer = answers.pop() if len(answers) == 1 else None

@@ -7,13 +7,13 @@ decide is passed over.
 
 import ast
 import functools
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcheck.capture.naming import package_folder
+from opcheck.common.python_source import COMPARE
 from opcheck.common.versions import Version
 from opcheck.data.packages import PACKAGES
 from opcheck.features.weights import library_source
@@ -28,14 +28,8 @@ _ANSWERS: dict[str, Any] = {
 }
 _NO_DEVICE = re.compile(r"is_torch_(cuda|xpu|npu|hpu|musa|mlu|neuroncore)_available|torch\.(cuda|xpu)\.is_available")
 _PACKAGE = re.compile(r"is_(\w+)_available")
-_COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.In: lambda left, right: left in right,
-    ast.NotIn: lambda left, right: left not in right,
-}
+#: The comparisons that are followed: an order of versions is not.
+_FOLLOWED = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
 #: A value that the machine does not decide.
@@ -181,8 +175,9 @@ class _MacAnswers:
             return self._bool(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             left, right = self._value(node.left), self._value(node.comparators[0])
-            compare = _COMPARES.get(type(node.ops[0]))
-            return compare(left, right) if compare and UNDECIDED not in (left, right) else UNDECIDED
+            if not isinstance(node.ops[0], _FOLLOWED) or UNDECIDED in (left, right):
+                return UNDECIDED
+            return COMPARE[type(node.ops[0])](left, right)
         return self._call(node) if isinstance(node, ast.Call) else UNDECIDED
 
     def _piece(self, node: ast.expr) -> str:
