@@ -24,6 +24,7 @@ from opcheck.render import document as blocks
 from opcheck.render import findings, memory_page, numbers_page, precision, summary, timing_page
 from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.render.text import as_text
+from opcheck.render.texts import REMEDIES
 
 #: The cells of a row of CSV for a group of calls, by their columns.
 _CELLS: dict[str, Callable[[Report, CallGroup], str]] = {
@@ -97,22 +98,14 @@ _FORM: dict[str, Any] = {"code": (1,), "right": (0,), "wide": (3,)}
 #: Findings that the short text shows; the headings have the lines of all.
 _SHOWN = 5
 
-#: What mends a group of findings, before its lines, and the rules that belong to it apart from other
-#: errors and warnings.
-_REMEDIES = {
-    "Change": (),
-    "Set PYTORCH_ENABLE_MPS_FALLBACK=1 for": ("error OC102",),
-    "Known defects in": ("warning OC112",),
-    "Check": ("error OC120", "error OC125"),
-    "On the CPU, slower, in": ("warning OC102", "warning OC103", "warning OC107"),
-}
-_BY_RULE = {rule: remedy for remedy, rules in _REMEDIES.items() for rule in rules}
+#: What mends the findings of a rule, apart from other errors and warnings.
+_BY_RULE = {rule: remedy for remedy, rules in REMEDIES.items() for rule in rules}
 _OTHERS = {"error": "Change", "warning": "Check", "note": "Notes on"}
 
 
 def group_by_remedy(report: Report, *, notes: bool) -> Iterator[tuple[str, list[tuple[Finding, blocks.FindingEntry]]]]:
     """Yield the findings by what mends them: a heading with the lines, and the findings with their entries."""
-    groups: dict[str, list[tuple[Finding, blocks.FindingEntry]]] = {remedy: [] for remedy in _REMEDIES}
+    groups: dict[str, list[tuple[Finding, blocks.FindingEntry]]] = {remedy: [] for remedy in REMEDIES}
     kept = [each for each in report.findings if notes or each.severity != "note"]
     for finding, shown in zip(kept, entries(report, notes=notes), strict=True):
         remedy = _BY_RULE.get(f"{finding.severity} {finding.rule}", _OTHERS[finding.severity])

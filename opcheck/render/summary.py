@@ -14,6 +14,7 @@ from opcheck.lookup.matrix import STATES
 from opcheck.model.records import CaptureFacts, GroupLocation, KernelNumbers, Memory, Report, SideWork
 from opcheck.render import timing_page
 from opcheck.render.document import Facts, Style, TextSpan, Words
+from opcheck.render.texts import NOWHERE, RUNS, WRONG
 from opcheck.render.wording import LABELS
 
 #: The side whose colour a headline has.
@@ -31,20 +32,12 @@ def answer(report: Report) -> str:
     return ", ".join((report.headline, *_wrong(report, "always", "sometimes")))
 
 
-#: What is wrong of calls, by how often.
-_WRONG = {
-    "always": "wrong results",
-    "sometimes": "wrong results for some inputs",
-    "rarely": "wrong results in rare cases",
-}
-
-
 def _wrong(report: Report, *frequencies: Frequency) -> Iterator[str]:
     """Count the calls with wrong results of these frequencies."""
     for frequency in frequencies:
         calls = sum(each.calls for each in report.wrong if each.frequency == frequency)
         if calls:
-            yield f"{_WRONG[frequency]} in {plural(calls, 'call')}"
+            yield f"{WRONG[frequency]} in {plural(calls, 'call')}"
 
 
 def target(report: Report) -> str:
@@ -281,14 +274,6 @@ def totals(report: Report) -> str:
     return f"{calls}: {shares}" if shares else calls
 
 
-#: What a program's run was, by its tracer.
-_RUNS = {
-    "emulator": "a run on an emulated Mac",
-    "log": "read from a Mac's log",
-    "mac": "a run observed on this Mac",
-    "stand-in": "a run observed on an emulated Mac, to test the observation",
-}
-
 #: Tracers that know of copies what was printed of them.
 _UNCOUNTED = ("log", "mac", "stand-in")
 
@@ -301,7 +286,7 @@ def capture(report: Report) -> str:
     inputs += f", called for {'; '.join(facts.called)}" if facts.called else ""
     end = "" if facts.complete else ", broke off before its end"
     if facts.mode == "run":
-        how = _RUNS.get(facts.tracer, _RUNS["emulator"])
+        how = RUNS.get(facts.tracer, RUNS["emulator"])
         return how + (f", torch {facts.installed_torch}" if facts.installed_torch else "") + end
     parts = (
         facts.mode,
@@ -376,15 +361,6 @@ def statements(report: Report) -> list[tuple[str, str]]:
     return lines
 
 
-#: Where a call is made that no line of the program makes.
-_NOWHERE = {
-    "move": "as it is moved to mps",
-    "forward": "in forward",
-    "backward": "in backward",
-    "optimizer": "in the optimizer step",
-}
-
-
 def place(entry: GroupLocation) -> str:
     """Return ``file:line in function (module)``, with the count where it is more than 1.
 
@@ -396,7 +372,7 @@ def place(entry: GroupLocation) -> str:
     follows = where and entry.phase == "backward" and not function.endswith("backward")
     parts = (
         "in the backward of" if follows else "",
-        str(where) if where else f"(no line of the program: {_NOWHERE[entry.phase]})",
+        str(where) if where else f"(no line of the program: {NOWHERE[entry.phase]})",
         f"in {function}" if function else "",
         f"({entry.module})" if entry.module else "",
         f"x{entry.count:,}" if entry.count > 1 else "",

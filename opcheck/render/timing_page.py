@@ -5,17 +5,10 @@ from collections.abc import Iterator, Sequence
 from opcheck.common.text import duration, percent, plural
 from opcheck.model.records import TimeEstimate
 from opcheck.render.document import Block, Bullets, Column, Heading, Words, table_of
+from opcheck.render.texts import FAMILIES
 
 TITLE = "Time (an estimate, never observed on a Mac)"
 
-_FAMILIES = {
-    "matrix": "matrix products",
-    "convolution": "convolutions",
-    "memory": "reading and writing",
-    "rows": "looking rows up",
-    "index": "indexing",
-    "none": "calls without a formula",
-}
 #: Shares that the summary names.
 _PARTS = 3
 
@@ -84,7 +77,7 @@ def _parts(each: TimeEstimate) -> list[str]:
     """Return the shares in words, the largest first; those below a hundredth are left out."""
     where = f" at {each.waits_at}" if each.waits_at else ""
     waits = f"{plural(each.waits, 'wait')}{where}" if each.waits else "the wait for the result"
-    shares = {_FAMILIES[name]: share for name, share in each.families.items()}
+    shares = {FAMILIES[name]: share for name, share in each.families.items()}
     shares[f"launches of {plural(each.launches, 'kernel')}"] = each.shares["launch"]
     shares[waits] = each.shares["wait"]
     shares[plural(each.copies, "copy")] = each.shares["copy"]
