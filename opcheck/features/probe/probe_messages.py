@@ -1,22 +1,13 @@
 """Requests to the probing process and its answers; all travel as JSON."""
 
+from pathlib import Path
+
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.device_evidence import Machine, Phase, Result
 from opcheck.model.records import Record
 
 #: The dtypes of PyTorch's own tests of MPS (test/test_mps.py).
-DTYPES = (
-    "float32",
-    "float16",
-    "bfloat16",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint8",
-    "bool",
-    "complex64",
-    "complex32",
-)
+DTYPES: tuple[str, ...] = tuple(load_shipped(Path(__file__).with_name("dtypes.yaml")))
 
 
 class Setup(Record, frozen=True, kw_only=True):
