@@ -16,6 +16,7 @@ from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import InputError
 from opcheck.common.names import DTYPES
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.strict_yaml import Document, read
 from opcheck.model.records import Record
 
@@ -23,16 +24,7 @@ SCHEMA = "opcheck-evidence/1"
 
 Outcome = Literal["works", "falls back", "raises", "wrong", "crashes", "too long", "not compared", "not judged"]
 #: outcome -> its meaning for an OpInfo with a dtype
-OUTCOMES: dict[Outcome, str] = {
-    "works": "its samples run, and each call that could be compared is within the tolerance",
-    "falls back": "as works, but a call warns that it runs on the CPU",
-    "raises": "a sample raises that the CPU runs",
-    "wrong": "a call's result is not float64's",
-    "crashes": "the process ended, in a kernel of the device or of the CPU",
-    "too long": "it exceeded its time limit",
-    "not compared": "its samples run, but none of their calls could be compared with float64",
-    "not judged": "it has no sample that the CPU runs",
-}
+OUTCOMES: dict[Outcome, str] = load_shipped(Path(__file__).with_name("evidence_outcomes.yaml"))
 Phase = Literal["forward", "gradient"]
 PHASES: tuple[Phase, Phase] = ("forward", "gradient")
 
