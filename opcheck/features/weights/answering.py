@@ -14,6 +14,7 @@ from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.names import DTYPES
+from opcheck.common.picking import pick
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.features.weights import listing as listings
@@ -290,15 +291,11 @@ def _answer(
         "torch": str(judge.target.torch),
         "macos": str(judge.target.macos),
         "dtypes": part_outcomes.total(row.dtypes for row in rows),
-        "outcome": worst.outcome,
-        "since": worst.since,
+        **pick(worst, "outcome", "since", "because", "instead", "evidence"),
         "text": worst.text or worst.because,
-        "because": worst.because,
-        "instead": worst.instead,
         "bytes": sum(row.bytes for row in rows),
         "memory": part_outcomes.memory(files, judge.target, dense=worst.outcome == "casts"),
         "files": tuple(rows),
-        "evidence": worst.evidence,
     }
     return WeightsAnswer(**stated | others)
 

@@ -1,22 +1,16 @@
 """The answer to ``opcheck weights`` as a page."""
 
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
-from opcheck.common.text import filesize, plural
+from opcheck.common.text import and_more, filesize, plural
+from opcheck.common.yaml_text import load_shipped
 from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, WeightsAnswer
 from opcheck.render import document as blocks
 from opcheck.render.wording import NOT_CHECKED
 
 #: What each outcome is called.
-_WORDS = {
-    "loads": "loads",
-    "casts": "loads, cast to dense weights",
-    "raises_at_load": "raises when it is loaded",
-    "raises_at_run": "loads, and raises at the first call",
-    "runs_on_cpu": "loads, and computes on the CPU",
-    "wrong": "loads, and gives WRONG numbers",
-    "unknown": "could not tell",
-}
+_WORDS: dict[str, str] = load_shipped(Path(__file__).with_name("outcome_words.yaml"))
 _SHOWN = 4
 _PARTS = {"part": "part", "outcome": "outcome", "since": "since", "why": "because"}
 _FILES: dict[str, blocks.Column] = {
@@ -56,9 +50,8 @@ def _facts(answer: WeightsAnswer) -> Iterator[tuple[str, str]]:
     kind = f"{answer.format}{answer.method and f', {answer.method}'}"
     yield "format", f"{kind}, {plural(len(answer.files), 'file')}, {filesize(answer.bytes)}"
     dtypes = [f"{name} ({count:,})" for name, count in answer.dtypes.items()]
-    more = f" and {len(dtypes) - _SHOWN} more" if len(dtypes) > _SHOWN else ""
     if dtypes:
-        yield "dtypes", ", ".join(dtypes[:_SHOWN]) + more
+        yield "dtypes", and_more(dtypes, _SHOWN)
     if answer.because:
         yield "why", answer.because
     if answer.text and answer.text != answer.because:
