@@ -105,19 +105,15 @@ def with_script(name: str, data: Any, **context: object) -> str:
     folder = files("opcheck.render") / "template"
     script = (folder / f"{name}.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        environment()
-        .get_template(f"{name}.html")
-        .render(
-            # The browser runs this script and no other, and loads nothing.
-            policy=Markup(  # of no other person's text
-                f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
-            ),
-            style=Markup((folder / f"{name}.css").read_text(encoding="utf-8")),  # ours
-            script=Markup(script),  # ours
-            data=embed_json(data),
-            **context,
-        )
+    # The browser runs this script and no other, and loads nothing.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    template = environment().get_template(f"{name}.html")
+    return template.render(
+        policy=Markup(policy),  # of no other person's text
+        style=Markup((folder / f"{name}.css").read_text(encoding="utf-8")),  # ours
+        script=Markup(script),  # ours
+        data=embed_json(data),
+        **context,
     )
 
 
@@ -176,25 +172,22 @@ def plot(counts: Mapping[str, Mapping[str, int]], macos: str) -> Markup:
     for series in drawn:
         legend.append((x, series))
         x += 36 + 6.6 * len(series.label)
-    text = (
-        environment()
-        .get_template("coverage.svg")
-        .render(
-            width=_WIDTH,
-            height=_HEIGHT,
-            left=_LEFT,
-            right=_WIDTH - _RIGHT,
-            bottom=bottom,
-            title=f"Operator overloads of PyTorch on MPS, by release (macOS {macos})",
-            description="; ".join(f"torch {line}: {_describe(row, drawn)}" for line, row in counts.items()),
-            legend=legend,
-            grid=[(bottom - value * scale, value) for value in range(0, top + 1, top // 4)],
-            bar_width=step * (1 - _GAP),
-            releases=[
-                (line, _LEFT + step * (number + _GAP / 2), _bars(row, drawn, bottom, scale))
-                for number, (line, row) in enumerate(counts.items())
-            ],
-        )
+    template = environment().get_template("coverage.svg")
+    text = template.render(
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_WIDTH - _RIGHT,
+        bottom=bottom,
+        title=f"Operator overloads of PyTorch on MPS, by release (macOS {macos})",
+        description="; ".join(f"torch {line}: {_describe(row, drawn)}" for line, row in counts.items()),
+        legend=legend,
+        grid=[(bottom - value * scale, value) for value in range(0, top + 1, top // 4)],
+        bar_width=step * (1 - _GAP),
+        releases=[
+            (line, _LEFT + step * (number + _GAP / 2), _bars(row, drawn, bottom, scale))
+            for number, (line, row) in enumerate(counts.items())
+        ],
     )
     return Markup(f"{text}\n")  # a template escaped it
 
