@@ -24,6 +24,12 @@ from opcheck.kernels import air, fibers, lowering
 from opcheck.kernels.lowering import Lowered
 from opcheck.kernels.optimizing import Optimizer
 
+#: The files that a compiled kernel depends on.
+_SOURCES = (
+    *("air.py", "bfloats.py", "ir_templates.py", "intrinsics.py", "lowering.py", "kernel_machine.py", "lane_loops.py"),
+    *("optimizing.py", "helpers.ll", "templates.ll", "positions.yaml"),
+)
+
 
 class KernelError(RuntimeError):
     """A kernel cannot be run, or does what a GPU does not allow; the message has the reason."""
@@ -75,19 +81,7 @@ class KernelMachine:
 
     def _key(self) -> str:
         """Return the dependencies of an object, other than its bitcode."""
-        folder = Path(__file__).parent
-        names = (
-            "air",
-            "bfloats",
-            "ir_templates",
-            "intrinsics",
-            "lowering",
-            "kernel_machine",
-            "lane_loops",
-            "optimizing",
-        )
-        paths = (*(folder / f"{name}.py" for name in names), folder / "helpers.ll", folder / "templates.ll")
-        sources = [documents.read(path) for path in paths]
+        sources = [documents.read(Path(__file__).with_name(name)) for name in _SOURCES]
         version = repr((self._llvm.llvm_version_info, self._cpu, self._features, self._optimizer is None))
         return hashlib.sha256(b"".join([version.encode(), *sources])).hexdigest()[:16]
 

@@ -7,8 +7,10 @@ matters, and one signature serves them all.
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.kernels import bfloats, intrinsics
 from opcheck.kernels.air import THREADGROUP, KernelParameter, is_flushed
 from opcheck.kernels.ir_templates import fill
@@ -17,22 +19,7 @@ from opcheck.kernels.ir_templates import fill
 PLACES, THREADGROUP_PLACE = 64, 32
 
 #: The numbers of a thread, each by three or alone: threads.cpp fills them in the same order.
-POSITIONS = {
-    "thread_position_in_grid": 0,
-    "thread_position_in_threadgroup": 3,
-    "threadgroup_position_in_grid": 6,
-    "threads_per_threadgroup": 9,
-    "threadgroups_per_grid": 12,
-    "threads_per_grid": 15,
-    "dispatch_threads_per_threadgroup": 9,
-    "thread_index_in_threadgroup": 18,
-    "thread_index_in_simdgroup": 19,
-    "simdgroup_index_in_threadgroup": 20,
-    "simdgroups_per_threadgroup": 21,
-    "threads_per_simdgroup": 22,
-    "thread_execution_width": 22,
-    "dispatch_simdgroups_per_threadgroup": 21,
-}
+POSITIONS: dict[str, int] = load_shipped(Path(__file__).with_name("positions.yaml"))
 NUMBERS = 23
 
 #: In a line, in this order.  Divisions of another precision (arcp, afn) are the GPU's choice: IEEE's
