@@ -13,6 +13,7 @@ from torch import Tensor
 from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase, RouteKind
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import OpLists
 from opcheck.data.wheels import archive
 from opcheck.kernels import library, values
@@ -29,14 +30,7 @@ from opcheck.numerics.kernels.child.wrong_results import find_wrong
 from opcheck.tracing.source_locations import Site, locate
 
 #: Reasons that a route alone is.
-REASONS: dict[RouteKind, str] = {
-    "graph": "MPSGraph computes it in this release: its kernels are macOS's",
-    "mps": "Metal Performance Shaders compute it: their kernels are macOS's",
-    "cpu": "the CPU computes it",
-    "unknown": "it is not known what computes it",
-    "either": "MPSGraph or a kernel of PyTorch's own computes it: which is not known",
-    "metal": "the emulator makes its result without the call: memory that is filled, or a number",
-}
+REASONS: dict[RouteKind, str] = load_shipped(Path(__file__).with_name("unchecked_routes.yaml"))
 
 
 #: Returns the line, the module and the phase of a call.
