@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -52,13 +53,8 @@ def table() -> dict[str, tuple[PointwiseEntry, ...]]:
         for entry in section.entries:
             for op in entry.ops.split():
                 name = _PREFIX.sub(lambda m: op.removeprefix(m[1]), entry.kernel[0])  # noqa: B023
-                row = PointwiseEntry(
-                    ops=op,
-                    kernel=(name.replace("{op}", op),),
-                    operands=entry.operands or section.operands,
-                    parameters=entry.parameters,
-                    when=entry.when,
-                )
+                changes = {"ops": op, "kernel": (name.replace("{op}", op),)}
+                row = msgspec.structs.replace(entry, operands=entry.operands or section.operands, **changes)
                 rows[op] = (*rows.get(op, ()), row)
     return rows
 
