@@ -10,6 +10,9 @@ from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
 #: Bytes that a number of the model takes: as it was built, in the run, and in float64; and again for its gradient.
 _BYTES, _BYTES_OF_GRADIENT = 4 + 4 + 8, 4 + 8
+#: What the process calls: the emulated Mac is above this room.
+_PRECISION = "opcheck.numerics.precision.child.precision_run:compare"
+_NUMBERS = "opcheck.device.emulator.child.model_numbers:check"
 
 
 def compare(request: CaptureRequest, trace: Trace, *, display: ProcessDisplay = NO_DISPLAY) -> tuple[Precision, ...]:
@@ -27,19 +30,7 @@ def compare(request: CaptureRequest, trace: Trace, *, display: ProcessDisplay = 
     if not request.precision:
         return ()
     require_memory(request, trace, f"--precision {','.join(request.precision)}")
-    return ask(
-        "opcheck.numerics.precision.child.precision_run:compare",
-        tuple[Precision, ...],
-        request,
-        request,
-        display=display,
-    )
-
-
-def bytes_needed(request: CaptureRequest, trace: Trace) -> int:
-    """Return the least that the runs take: parameters and, where a backward is run, their gradients."""
-    each = _BYTES + (_BYTES_OF_GRADIENT if request.mode == "train" else 0)
-    return trace.parameters * each
+    return ask(_PRECISION, tuple[Precision, ...], request, request, display=display)
 
 
 def require_memory(request: CaptureRequest, trace: Trace, flag: str) -> None:
@@ -48,7 +39,8 @@ def require_memory(request: CaptureRequest, trace: Trace, flag: str) -> None:
     Raises:
         UsageError: it is too large to be run with its values.
     """
-    needed = bytes_needed(request, trace)
+    # The least that the runs take: parameters and, where a backward is run, their gradients.
+    needed = trace.parameters * (_BYTES + (_BYTES_OF_GRADIENT if request.mode == "train" else 0))
     may_take = int(request.memory_limit * 1e9) or platform.default_memory()
     if may_take and needed > may_take:
         raise UsageError(
@@ -56,10 +48,6 @@ def require_memory(request: CaptureRequest, trace: Trace, flag: str) -> None:
             context=f"{flag}; this machine may take {filesize(may_take)} (--memory-limit)",
             hint="a smaller model of the same kind shows where precision is lost, too: --config num_hidden_layers=2",
         )
-
-
-#: What the process calls: the emulated Mac is above this room.
-_ENTRY = "opcheck.device.emulator.child.model_numbers:check"
 
 
 def compute(
@@ -77,4 +65,4 @@ def compute(
         OpcheckError: the child raises it, or it died.
     """
     require_memory(request, trace, "--numbers")
-    return ask(_ENTRY, tuple[KernelNumbers, ...], request, request, display=display)
+    return ask(_NUMBERS, tuple[KernelNumbers, ...], request, request, display=display)
