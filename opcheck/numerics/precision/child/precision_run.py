@@ -78,16 +78,8 @@ class _Modules:
     def records(self, tally: PrecisionTally) -> Iterator[PrecisionModule]:
         """Yield the modules in the order of their first results."""
         for name, module in self._entries.items():
-            yield PrecisionModule(
-                name=name,
-                kind=module.kind,
-                calls=module.calls,
-                inherited=digits(module.inherited),
-                total=digits(module.total),
-                bytes_in=module.bytes_in,
-                bytes_out=module.bytes_out,
-                at_fault=tally.at_fault[name],
-            )
+            errors = {"inherited": digits(module.inherited), "total": digits(module.total)}
+            yield PrecisionModule(name=name, at_fault=tally.at_fault[name], **vars(module) | errors)
 
     def _note_call(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         name = self._names.get(id(module))
