@@ -19,7 +19,7 @@ from opcheck.numerics.child.model_run import ModelRun, build_model, describe_bre
 from opcheck.numerics.precision.child.precision_tally import PrecisionTally
 from opcheck.numerics.precision.child.shadow_mode import NOTE, WITHOUT_DOUBLE, ShadowMode, Shadows, is_followed
 from opcheck.simulator.real_device import hide_device
-from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
+from opcheck.tracing.torch_private.modules import with_other_tensors
 from opcheck.tracing.torch_private.trees import keystr, tensors, tree_flatten_with_path, tree_map
 from opcheck.worker.platform import stop_time_limit
 from opcheck.worker.protocol import Say
@@ -153,25 +153,13 @@ class _PrecisionRun:
             return (f"{text}; what follows was not seen",)
         return ()
 
-    @contextlib.contextmanager
-    def _cast(self) -> Iterator[None]:
-        """Return the model in the run's dtype; float64 keeps the values that it was built with."""
-        before: list[tuple[dict[str, Any], str, torch.Tensor]] = []
-        moved: dict[int, torch.Tensor] = {}
-        for module in self.model.modules():
-            for table in (parameters_of(module), buffers_of(module)):
-                for name, tensor in list(table.items()):
-                    if tensor is None or not tensor.is_floating_point():
-                        continue
-                    if id(tensor) not in moved:
-                        moved[id(tensor)] = self._weight(tensor)
-                    before.append((table, name, tensor))
-                    table[name] = moved[id(tensor)]
-        try:
-            yield
-        finally:
-            for table, name, tensor in before:
-                table[name] = tensor
+    def _cast(self) -> contextlib.AbstractContextManager[None]:
+        """Give the model weights in the run's dtype; float64 keeps the values that it was built with."""
+        model = self.model
+        every = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+        weights = {name: each for name, each in every if each.is_floating_point()}
+        cast = {each: self._weight(each) for each in {*weights.values()}}
+        return with_other_tensors(model, {name: cast[each] for name, each in weights.items()})
 
     def _weight(self, tensor: torch.Tensor) -> torch.Tensor:
         cast = self._input(tensor.detach())
