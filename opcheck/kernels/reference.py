@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.strict_yaml import read_as
 from opcheck.model.records import Record
 
@@ -82,25 +83,12 @@ FUNCTIONS: dict[str, Function] = {
     "log_sigmoid_backward": lambda x, g: _aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
 }
 
-#: Functions that lose digits by their nature, or are approximated: no specification bounds them.
-_HARD = (
-    *("bessel_", "modified_bessel", "scaled_modified", "spherical_bessel", "digamma", "trigamma"),
-    *("polygamma", "zeta", "lgamma", "igamma", "erfinv", "chebyshev", "hermite", "laguerre"),
-    *("shifted_chebyshev", "i0", "i1", "logit", "erfcx"),
+#: How far off results may be, and how large operands (allowances.yaml).
+_ALLOWED: dict[str, Any] = load_shipped(Path(__file__).with_name("allowances.yaml"))
+_HARD = tuple(_ALLOWED["hard"])
+_ULPS, _LARGEST = (
+    {name: float(number) for number, names in _ALLOWED[key].items() for name in names} for key in ("ulps", "largest")
 )
-#: Units in the last place that are allowed to float32: what Metal's table allows to a function
-#: that is one call, and a few such calls to the others.
-_ULPS = {
-    **dict.fromkeys(("add", "sub", "mul", "neg", "abs", "sqrt", "reciprocal", "div_true"), 1.0),
-    **dict.fromkeys(("ceil", "floor", "trunc", "round", "copysign", "sqr"), 1.0),
-    **dict.fromkeys(("copy_identity", "copy_neg", "copy_conj", "maximum", "minimum", "nextafter"), 0.0),
-}
-#: Larger operands are left out.  A fused multiplication and addition does not overflow where two
-#: operations do, and both are allowed; zeta steps from a large argument to the next without end.
-_LARGEST = {
-    **dict.fromkeys(("add_alpha", "sub_alpha", "addcmul", "addcdiv", "lerp", "lerp_alpha"), 1e18),
-    **dict.fromkeys(("zeta", "polygamma"), 1e6),
-}
 #: The CPU's vectors and their remainder treat NaN differently (PyTorch 2.13).
 _UNAGREED = frozenset(["elu_backward", "shrink_backward", "logit_backward"])
 #: The largest term of a sum that cancels, of the operands: any formula in float32 rounds it.
