@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from opcheck.common.replacing import replace_attributes
+from opcheck.common.yaml_text import load_shipped
 from opcheck.tracing.torch_private import AttributePlace, lazily, place, require_names
 
 _COUNTING = "counting what Dynamo compiled"
@@ -66,25 +67,9 @@ def backend(name: str) -> Any:
 
 # -- Inductor --------------------------------------------------------------------------------------
 
-#: The names for compiling a graph for Metal, by their names here. All are required for
-#: that.
-_METAL = {
-    "scheduling": "torch._inductor.codegen.mps:MetalScheduling",
-    "boxed": "torch._functorch.aot_autograd:make_boxed_func",
-    "inner": "torch._inductor.compile_fx:compile_fx_inner",
-    "outer": "torch._inductor.compile_fx:compile_fx",
-    "compile_shader": "torch._inductor.runtime.runtime_utils:compile_mps_shader",
-    "extern": "torch._inductor.ir:ExternKernel",
-}
-
-
-#: The names for writing AOTInductor's C++.
-_AHEAD = {
-    "wrapper": "torch._inductor.codegen.cpp_wrapper_mps:CppWrapperMps",
-    "device": "torch._inductor.codegen.cpp_wrapper_gpu",
-    "compiler": "torch._inductor.codecache:AotCodeCompiler",
-    "context": "torch._inductor.virtualized:V.set_aot_compilation",
-}
+#: The names for compiling a graph for Metal, and for writing AOTInductor's C++, by their names here.
+_NAMES: dict[str, dict[str, str]] = load_shipped(Path(__file__).with_suffix(".yaml"))
+_METAL, _AHEAD = _NAMES["metal"], _NAMES["ahead"]
 
 
 def missing_for_metal() -> str:
