@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -260,8 +260,30 @@ def run_program(
     return code
 
 
+def _writers(descriptor: int, secret: str) -> tuple[Callable[[Any], None], protocol.Say]:
+    """Return what writes the result of this fork to its parent, and what requests time for a stage."""
+    process = os.getpid()
+
+    def write(content: Any) -> None:
+        if os.getpid() == process:  # and not a fork of it that user code let run on
+            with os.fdopen(descriptor, "wb", closefd=False) as pipe:
+                pipe.write(protocol.seal(content, secret))
+
+    def say(text: str, *, seconds: float = 0.0) -> None:  # noqa: ARG001 - the text is for processes
+        if seconds:
+            write(seconds)
+
+    return write, say
+
+
 def run_forked(
-    work: Callable[[], Answer], answer: Any, seconds: float, *, group: bool = True, quiet: bool = False
+    work: Callable[..., Answer],
+    answer: Any,
+    seconds: float,
+    *,
+    more: float = 0.0,
+    group: bool = True,
+    quiet: bool = False,
 ) -> Answer:
     """Return the result of ``work`` from a fork of this process, which shares all that is loaded here.
 
@@ -269,9 +291,10 @@ def run_forked(
     ``torch.set_num_threads(1)``, or gomp waits at a barrier for threads that are not there.
 
     Args:
-        work: what is done there; its result can be written as JSON.
+        work: what is done there; its result can be written as JSON.  With ``more`` it is called with a ``Say``.
         answer: the type of that.
-        seconds: the fork is killed after these.
+        seconds: the fork is killed after these, unless a stage requests more.
+        more: seconds that its stages can ask for altogether; each of them has the grace of a process.
         group: what the fork has started is ended with it; else it stays in the session of this process, and who ends
             that ends it.
         quiet: its output is not shown; the last line is part of the error.
@@ -284,15 +307,12 @@ def run_forked(
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
-            process = os.getpid()
             os.close(reading)
             if printed is not None:
                 os.dup2(printed.fileno(), 1)
                 os.dup2(printed.fileno(), 2)
-            line = protocol.seal(work(), secret)
-            if os.getpid() == process:  # and not a fork of it that user code let run on
-                with os.fdopen(writing, "wb") as pipe:
-                    pipe.write(line)
+            write, say = _writers(writing, secret)
+            write(work(say) if more else work())
             return 0
 
         fork = Fork(live, group=group)
@@ -300,10 +320,16 @@ def run_forked(
         kind: Literal["late", "garbled", "died"] = "died"
         text = last = ""
         try:
-            line = LineReader(reading, lambda: fork.alive).next(time.monotonic() + seconds)
-            if line is not None:
-                made: Answer = protocol.unseal(line, secret, msgspec.json.Decoder(answer))
-                return made
+            lines = LineReader(reading, lambda: fork.alive)
+            decoder = msgspec.json.Decoder(answer | float if more else answer)
+            deadline = time.monotonic() + seconds + (GRACE if more else 0.0)
+            latest = deadline + more
+            while (line := lines.next(deadline)) is not None:
+                made: Answer | float = protocol.unseal(line, secret, decoder)
+                if not more or not isinstance(made, float):
+                    return cast("Answer", made)
+                seconds = made
+                deadline = min(time.monotonic() + seconds + GRACE, latest)
         except LateError:
             kind, text = "late", f"was not done after {seconds:g} s"
         except GarbledError as error:

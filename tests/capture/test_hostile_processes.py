@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from opcheck.capture import parent
+from opcheck.capture.child.shared import capture_live
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, InputError
-from opcheck.worker import process, worker
+from opcheck.worker import platform, process, worker
 from opcheck.worker.protocol import WorkFailure, error_of
-from tests.worker.test_process import DAEMON, gone
+from tests.worker.test_process import DAEMON, PATIENCE, gone
 
 MODELS = f"""
 import os, signal, sys, time
@@ -86,7 +89,7 @@ def request(models: Path, name: str, seconds: float = 300.0) -> CaptureRequest:
     ("name", "seconds", "message"),
     [
         ("exits", 300, "exited with code 3"),
-        ("hangs", 1, "still running after 1 s and was ended"),
+        ("hangs", 1, "not done after 1 s and was ended"),
         ("dies", 300, r"was ended by signal 35"),
         ("says", 300, "wrote what is no answer of opcheck's: 'hello'"),
     ],
@@ -138,3 +141,19 @@ def test_a_model_imports_its_neighbours_and_what_lies_in_the_working_directory(
     for model in ("models/net.py:net", "far:f"):
         asked = CaptureRequest(model=model, torch="2.13", macos="15.0", inputs=("2x2",))
         assert [call.op for call in capture(asked).calls] == ["aten::add.Tensor"]
+
+
+@pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
+def test_a_model_that_no_signal_ends_has_its_time_and_one_grace(models: Path) -> None:
+    def hang(_tensor: object) -> None:
+        while True:
+            try:
+                while True:
+                    pass
+            except BaseException:  # noqa: BLE001, S110 - as a program does that is not to be ended
+                pass
+
+    start = time.monotonic()
+    with pytest.raises(CaptureError, match="not done after 1 s"):
+        capture_live(request(models, "f", 1.0), hang, torch.ones(2))
+    assert time.monotonic() - start < PATIENCE / 2

@@ -13,6 +13,7 @@ import pytest
 
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.worker import platform, worker
+from opcheck.worker.protocol import Say
 from opcheck.worker.worker import Worker, WorkerError, run_forked
 from tests.worker.functions import Question, Reply
 from tests.worker.test_process import PATIENCE
@@ -107,6 +108,19 @@ def _sleep() -> None:
     time.sleep(60)
 
 
+def _announce(say: Say) -> str:
+    say("a stage that takes what is left")
+    say("a stage of its own", seconds=30.0)
+    time.sleep(1.0)
+    return "done"
+
+
+def _announce_no_end(say: Say) -> str:
+    say("a stage of its own", seconds=0.1)
+    time.sleep(60)
+    return ""
+
+
 def _killed() -> None:
     if sys.platform == "win32":
         pytest.skip("Windows has no SIGKILL")
@@ -126,3 +140,15 @@ def test_a_fork_that_ends_is_told_of(work: object, seconds: float, said: str) ->
     assert callable(work)
     with pytest.raises(WorkerError, match=said):
         run_forked(work, type(None), seconds)
+
+
+@pytest.mark.skipif(not platform.CAN_FORK, reason="this system copies no process")
+def test_a_stage_of_a_fork_has_its_own_time_and_a_fork_without_one_has_its_grace_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "GRACE", 0.3)
+    assert run_forked(_announce, str, 0.1, more=60.0) == "done"
+    with pytest.raises(WorkerError, match=r"not done after 0\.1 s"):
+        run_forked(_announce_no_end, str, 30.0, more=60.0)
+    with pytest.raises(WorkerError, match=r"not done after 0\.2 s"):
+        run_forked(lambda _say: _sleep(), type(None), 0.2, more=60.0)

@@ -120,12 +120,12 @@ def _limit(request: CaptureRequest, runs: int) -> float:
 def _in_a_fork(request: CaptureRequest, targets: Sequence[Target], order: Sequence[int]) -> Captures:
     """Load and run the model in a fork; the targets left are those that the load answered otherwise."""
 
-    def work() -> Captures | WorkFailure:
+    def work(tell: Say) -> Captures | WorkFailure:
         # A pool of threads does not live on in a fork, nor does the timer of its parent.
         torch.set_num_threads(1)
         platform.limit_time(request.time_limit)
         try:
-            return _loaded_and_run(request, targets, order, silent)
+            return _loaded_and_run(request, targets, order, tell)
         except platform.TimeLimitReached:
             late = CaptureError(f"the model was not loaded after {request.time_limit:g} s", context=request.model)
             return failure_of(late, request.model)
@@ -133,7 +133,8 @@ def _in_a_fork(request: CaptureRequest, targets: Sequence[Target], order: Sequen
             return failure_of(error, request.model)
 
     try:
-        result = run_forked(work, Captures | WorkFailure, _limit(request, len(order)), group=False)
+        more = _limit(request, len(order))
+        result = run_forked(work, Captures | WorkFailure, request.time_limit, more=more, group=False)
     except WorkerError as error:
         raise CaptureError(
             f"the process that loaded the model {error}",
@@ -218,13 +219,13 @@ def _capture_run(
     """
     forks = limited and platform.can_fork()
 
-    def work() -> Shared:
+    def work(tell: Say = say) -> Shared:
         if limited:
             # A pool of threads does not live on in a fork.
             torch.set_num_threads(1)
             platform.limit_time(request.time_limit)
         try:
-            return record(silent if forks else say)
+            return record(tell)
         except Exception as error:  # noqa: BLE001 - of one run: the others have their own
             with contextlib.suppress(Exception):  # the program may have closed stderr
                 traceback.print_exc()
@@ -235,7 +236,7 @@ def _capture_run(
     if not forks:
         return work()
     try:
-        return run_forked(work, Shared, request.time_limit + SECONDS_AFTER_RUN, group=False)
+        return run_forked(work, Shared, request.time_limit, more=SECONDS_AFTER_RUN, group=False)
     except WorkerError as error:
         context = f"{request.model}, {about}"
         ended = CaptureError(f"the process that ran the model {error}", context=context, hint=hint)
@@ -316,11 +317,11 @@ def capture_live(request: CaptureRequest, model: Callable[..., Any], inputs: Any
 
     try:
         if platform.can_fork():
-            work = functools.partial(_capture_here, request, model, arguments, forked=True)
-            answer = run_forked(work, Shared, request.time_limit + SECONDS_AFTER_RUN)
+            work = functools.partial(_capture_here, request, model, arguments)
+            answer = run_forked(work, Shared, request.time_limit, more=SECONDS_AFTER_RUN)
         else:
             with _keep_random_states():
-                answer = _capture_here(request, *_copy(request, model, arguments), forked=False)
+                answer = _capture_here(request, *_copy(request, model, arguments))
     except WorkerError as error:
         raise CaptureError(
             f"the process that ran the model {error}",
@@ -372,20 +373,21 @@ def _copy(
 
 
 def _capture_here(
-    request: CaptureRequest, model: Callable[..., Any], arguments: Arguments | None, *, forked: bool
+    request: CaptureRequest, model: Callable[..., Any], arguments: Arguments | None, say: Say | None = None
 ) -> Shared:
+    """Capture the model in this process, or in a fork that announces its stages."""
     target = request.target
     before = os.environ.get(target_reads.FALLBACK_VARIABLE)
     target_reads.set_fallback(target)
     device = take_default_device()
     try:
-        if forked:
+        if say:
             torch.set_num_threads(1)  # a pool of threads does not live on in a fork
             platform.limit_time(request.time_limit)
         target_reads.READS.imported_before.update(_libraries(model))
         loaded = as_loaded(model, arguments, default_device=device)
         prepared = run.prepare(request, target, silent, loaded)
-        return shared_by((target,), (0,), run.record(request, target, prepared, silent).trace)
+        return shared_by((target,), (0,), run.record(request, target, prepared, say or silent).trace)
     except Exception as error:  # noqa: BLE001 - user code runs here, and the report has its error
         return Shared(targets=(0,), failure=failure_of(error, request.model))
     except platform.TimeLimitReached:
@@ -393,7 +395,7 @@ def _capture_here(
         return Shared(targets=(0,), failure=failure_of(late, request.model))
     finally:
         target_reads.READS.imported_before.clear()
-        if forked:
+        if say:
             platform.stop_time_limit()
         if device is not None:
             torch.set_default_device(device)
