@@ -273,7 +273,7 @@ def ask(
 
 
 def _explain(error: WorkerError, request: CaptureRequest) -> CaptureError:
-    late = f"the model was still running after {request.time_limit:g} s and was ended"
+    late = f"the model {error} and was ended"
     message, hint = {
         "late": (late, "give it longer with --timeout, or smaller inputs with --input"),
         "garbled": (

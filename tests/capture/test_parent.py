@@ -227,7 +227,7 @@ def test_a_model_that_closes_its_files_and_forks(behaviours: Path) -> None:
     ("name", "grace", "message"),
     [
         ("hangs_at_import", 60, "the model was not loaded after 1 s"),
-        ("hangs_in_c", 2, "the model was still running after 1 s and was ended"),
+        ("hangs_in_c", 2, "the model was not done after 1 s and was ended"),
     ],
 )
 def test_what_hangs_where_no_trace_can_be_is_an_error_in_three_lines(

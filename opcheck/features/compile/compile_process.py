@@ -25,8 +25,8 @@ from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
 from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 from opcheck.worker.worker import Progress
 
-#: seconds for importing, loading and reporting, besides the variants
-_REST = 120.0
+#: seconds for preparing Inductor and reporting, besides loading and the variants
+REST = 120.0
 
 
 def compile_variants(
@@ -44,14 +44,15 @@ def compile_variants(
 
         def try_variants(variants: tuple[records.Variant, ...]) -> records.CompiledVariants:
             part = replace(plan, variants=variants)
-            limit = _REST + len(variants) * plan.seconds
-            capture = replace(request, time_limit=limit)
+            # Its own limit is that of loading.
+            capture = replace(request, time_limit=plan.seconds)
             return ask(
                 "opcheck.features.compile.child.try_plan:answer",
                 records.CompiledVariants,
                 records.CompileRequest(capture=capture, plan=part),
                 capture,
                 device=plan.device,
+                runs=len(variants),
                 display=display,
             )
 

@@ -46,7 +46,7 @@ class VariantOptions(Record, frozen=True, kw_only=True):
         flag("One forward pass, or one training step. Repeatable.  [default: both]", "mode", choices=records.RUNS),
     ] = ()
     device: Annotated[str, flag("Where the model runs on this machine.", choices=("cpu", "cuda"))] = "cpu"
-    time_limit: Annotated[float, seconds("Time limit of a variant.", 120.0)] = 120.0
+    time_limit: Annotated[float, seconds("Time limit of loading the model, and of each variant.", 120.0)] = 120.0
 
     def variants(self, *, run_metal: bool) -> tuple[records.Variant, ...]:
         """Return what to try; the CPU traces what a Mac would compile."""

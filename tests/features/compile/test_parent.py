@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
+from opcheck.capture import parent
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError
 from opcheck.features.compile import compile_process
@@ -20,7 +22,9 @@ from opcheck.features.compile.compile_records import (
     TriedVariant,
     Variant,
 )
+from opcheck.worker import worker
 from opcheck.worker.platform import SignalledError
+from tests.worker.test_process import PATIENCE
 
 
 def test_the_folder_of_the_kernels_goes_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +67,20 @@ def test_a_run_that_is_ended_keeps_what_it_has(
     )
     assert compiled.ended.startswith(ended)
     assert (compiled.tried, compiled.lacking) == (so_far.tried, 2)
+
+
+def test_the_time_limit_bounds_loading_where_the_program_catches_every_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "GRACE", 1.0)
+    monkeypatch.setattr(worker, "GRACE", 1.0)
+    file = tmp_path / "loops.py"
+    file.write_text("while True:\n  try:\n    while True: pass\n  except BaseException: pass\n", encoding="utf-8")
+    request = CaptureRequest(model=f"{file}:Net", torch="2.13", macos="15.0")
+    plan = CompilePlan(variants=(Variant(backend="eager"),), seconds=1.0)
+    start = time.monotonic()
+    with pytest.raises(
+        CaptureError, match=r"the model was not (done|loaded) after 1 s|the process of every variant ended"
+    ):
+        compile_process.compile_variants(request, plan)
+    assert time.monotonic() - start < PATIENCE / 2

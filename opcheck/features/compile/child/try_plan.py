@@ -28,7 +28,7 @@ from opcheck.data.wheels.inductor import BACKEND
 from opcheck.features.compile import compile_records as records
 from opcheck.features.compile import metal_runner
 from opcheck.features.compile.child import inductor_metal, variants
-from opcheck.features.compile.compile_process import includes
+from opcheck.features.compile.compile_process import REST, includes
 from opcheck.features.compile.metal_runner import NOT_PROVEN
 from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.source_locations import is_own_code
@@ -67,11 +67,12 @@ def run(request: CaptureRequest, plan: records.CompilePlan, say: Say) -> records
     train = any(variant.training for variant in plan.variants)
     inputs = inputs_for(loaded, request.inputs, train=train)
     program = variants.ProgramCall(_module(loaded.model), inputs.args, inputs.kwargs)
+    platform.stop_time_limit()  # each variant has its own
+    say("preparing Inductor", seconds=REST + len(plan.variants) * plan.seconds)
     # Looking for the backends imports Dynamo, which every fork then has.
     known = tuple(sorted(compilation.backends(exclude_tags=())))
     lacking = unusable or compilation.missing_for_metal()
     if plan.device == "cpu" and not lacking:
-        say("preparing Inductor")
         inductor_metal.preload()
     run_metal = any(variant.run_metal for variant in plan.variants)
     if run_metal:
