@@ -27,6 +27,9 @@ Answer = TypeVar("Answer")
 #: Seconds that a child may ask for in addition to its limit, for each target and to finish.
 _MORE = 180.0
 
+#: Seconds for importing torch, before the time limit of the model begins.
+_IMPORTS = 60.0
+
 #: What to do about the signal that a child died of.
 _SIGNAL_HINTS = {9: "the system may have run out of memory: give smaller inputs, or --memory-limit a lower one"}
 
@@ -261,7 +264,7 @@ def ask(
         try:
             return worker.ask(
                 request,
-                limit + GRACE,
+                max(limit, _IMPORTS) + GRACE,
                 subject=capture.model,
                 limits=Limits(seconds=limit, memory=memory),
                 more=(1 + runs) * (limit + _MORE),

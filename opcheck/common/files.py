@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a pipe is given to get a reader.
 _PATIENCE = 10.0
+#: Devices that a check has opened: the reader of a pipe would take a close before the text for the end.
+_CHECKED: dict[Path, int] = {}
 #: Bytes that a disk must take before the work starts whose result it is to have.
 _ROOM = 1 << 16
 
@@ -74,10 +76,14 @@ def check_writable(path: Path) -> None:
     """Check that ``write_text`` can write a short file, before the work whose result it writes.
 
     Raises:
-        UsageError: it cannot: the disk is full, or the folder is not to be written to.
+        UsageError: it cannot: the disk is full, the folder is not to be written to, or a pipe has no reader.
     """
     with _explain_writing(path, _HINT):
-        if not _is_device(path):
+        if _is_device(path):
+            if path not in _CHECKED:
+                _CHECKED[path] = _open_device(path)
+            os.write(_CHECKED[path], b"")  # /dev/full refuses that, too
+        else:
             with _open_beside(path) as (file, _):
                 file.write(bytes(_ROOM))
 
@@ -207,18 +213,21 @@ def _is_device(path: Path) -> bool:
         return False
 
 
-def _write_to_device(path: Path, content: bytes) -> None:
+def _open_device(path: Path) -> int:
     # Opening a pipe would wait for a reader, without a limit.
     until = time.monotonic() + _PATIENCE
     while True:
         try:
-            descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
-            break
+            return os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
         except OSError as error:
             # A socket cannot be opened at all.
             if error.errno != errno.ENXIO or not path.is_fifo() or time.monotonic() >= until:
                 raise
             time.sleep(0.05)
+
+
+def _write_to_device(path: Path, content: bytes) -> None:
+    descriptor = _CHECKED.pop(path) if path in _CHECKED else _open_device(path)
     with os.fdopen(descriptor, "wb") as file:
         if sys.platform != "win32":
             os.set_blocking(descriptor, True)

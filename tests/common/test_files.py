@@ -13,7 +13,7 @@ import pytest
 
 from opcheck.common import files
 from opcheck.common.errors import UsageError
-from opcheck.common.files import inside, is_file, rewrite, write_text
+from opcheck.common.files import check_writable, inside, is_file, rewrite, write_text
 
 
 def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -187,3 +187,24 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     file.chmod(0o444)
     with pytest.raises(UsageError, match="it is read-only"):
         rewrite(file, b"one", b"two")
+
+
+def test_a_check_finds_a_full_device_and_a_pipe_without_a_reader_and_ends_no_pipe_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/full")):
+        if path.exists():
+            with pytest.raises(UsageError, match="cannot write the file"):
+                check_writable(path)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    check_writable(pipe)
+    with pytest.raises(BlockingIOError):  # nothing yet, and not the end
+        os.read(reading, 1)
+    write_text(pipe, "new")
+    assert (os.read(reading, 9), os.read(reading, 9)) == (b"new", b"")
+    os.close(reading)
