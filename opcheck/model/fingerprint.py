@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -61,23 +61,14 @@ def read_baseline(kind: type[_Baseline], path: Path, schema: str, again: str) ->
         UsageError: it cannot be read, is damaged, or is of another schema or of other fingerprints.
     """
     written = f"write it again: {again}"
-    first = f"write a first baseline, and commit it: {again}"
 
-    def refuse(message: str, hint: str = written, context: str = "") -> UsageError:
+    def refuse(message: str, hint: str, context: str) -> UsageError:
         return UsageError(message, context=f"{path}{context}", hint=hint)
 
-    try:
-        content: Any = documents.from_json_or_yaml(documents.read(path))
-    except DocumentError as error:
-        hint = first if error.missing else written
-        raise refuse(f"cannot read the baseline: {error}", hint) from error
-    stated = content.get("schema") if isinstance(content, dict) else None
-    name, _, number = schema.partition("/")
-    match = re.fullmatch(rf"{name}/(\d{{1,9}})", stated) if isinstance(stated, str) else None
-    if match is None:
-        raise refuse(f"this is no baseline: its schema is {brief(stated)}")
+    content = read_content(path, schema, again)
+    stated = content["schema"]
     if stated != schema:
-        is_newer = int(match[1]) > int(number)
+        is_newer = int(stated.partition("/")[2]) > int(schema.partition("/")[2])
         raise refuse(
             f"the baseline is of the {'newer' if is_newer else 'older'} schema {stated}",
             "install the opcheck that wrote it, or a later one" if is_newer else written,
@@ -91,6 +82,24 @@ def read_baseline(kind: type[_Baseline], path: Path, schema: str, again: str) ->
         )
     with explain_errors(DocumentError, "the baseline is damaged", context=path, hint=written):
         return documents.convert(content, kind)
+
+
+def read_content(path: Path, schema: str, again: str) -> dict[str, Any]:
+    """Read a baseline of any version of a schema; the arguments are those of ``read_baseline``.
+
+    Raises:
+        UsageError: it cannot be read, or it is no baseline.
+    """
+    hint = f"name another file, or delete this one and write it again: {again}"
+    try:
+        content: Any = documents.from_json_or_yaml(documents.read(path))
+    except DocumentError as error:
+        hint = f"write a first baseline, and commit it: {again}" if error.missing else hint
+        raise UsageError(f"cannot read the baseline: {error}", context=str(path), hint=hint) from error
+    stated = content.get("schema") if isinstance(content, dict) else None
+    if not (isinstance(stated, str) and re.fullmatch(rf"{schema.partition('/')[0]}/\d{{1,9}}", stated)):
+        raise UsageError(f"this is no baseline: its schema is {brief(stated)}", context=str(path), hint=hint)
+    return cast("dict[str, Any]", content)
 
 
 def add_fingerprints(findings: Iterable[_Kind]) -> Iterator[_Kind]:

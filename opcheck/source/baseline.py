@@ -1,10 +1,12 @@
 """Reads and writes the baseline of a scan: a file of known findings, which a report then leaves out."""
 
+import os
 from pathlib import Path
 
 import msgspec
 
-from opcheck.model.fingerprint import VERSION, read_baseline
+from opcheck.common.files import is_file
+from opcheck.model.fingerprint import VERSION, read_baseline, read_content
 from opcheck.model.records import Record
 from opcheck.source.scan_records import ScanReport, count_findings
 
@@ -53,6 +55,12 @@ def read(path: Path) -> frozenset[str]:
     """Read the fingerprints of a baseline; ``read_baseline`` raises."""
     baseline = read_baseline(_ScanBaseline, path, SCHEMA, _WRITE)
     return frozenset(finding.fingerprint for finding in baseline.findings)
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse to replace a file that is neither empty nor a baseline; ``read_content`` raises."""
+    if os.path.lexists(path) and not (is_file(path) and not path.stat().st_size):
+        read_content(path, SCHEMA, _WRITE)
 
 
 def remove_known(report: ScanReport, known: frozenset[str]) -> ScanReport:

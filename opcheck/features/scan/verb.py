@@ -62,6 +62,8 @@ def command(
     ):
         if is_missing:
             raise UsageError(message, context=context, hint=hint)
+    if update_baseline:
+        known.check_replaceable(Path(baseline))
     filters = Filters(exclude, select, tuple(config.ignore_entries(Path.cwd())))
     chosen = list(paths), target.target(load()), filters
     fixed = correct(*chosen, unsafe=unsafe_fixes) if diff or fix else None

@@ -165,6 +165,19 @@ def test_a_baseline_leaves_what_is_new(opcheck: CommandLine, program: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "code"),
+    [("print('mine')\n", 2), ('{"name": "package"}', 2), ("", 0), ('{"schema": "opcheck-scan-baseline/0"}', 0)],
+)
+def test_an_update_replaces_a_baseline_of_any_age_and_no_other_file(
+    opcheck: CommandLine, program: str, text: str, code: int
+) -> None:
+    Path("known.json").write_text(text)
+    result = opcheck("scan", program, "--baseline", "known.json", "--update-baseline")
+    assert (result.code, Path("known.json").read_text() == text) == (code, code == 2), result.err
+    assert len(result.err.splitlines()) == 3 or not code
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "cannot read the baseline"),
