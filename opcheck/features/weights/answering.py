@@ -1,5 +1,6 @@
 """Answers what a file, a folder, a repository of a hub or a workflow becomes on a Mac."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -71,9 +72,11 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
         return _of_path(path, spec, judge)
     if path.is_dir():
         return _of_listing(listings.FolderListing(path, spec), judge)
-    if spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2:
+    is_there = os.path.exists(path)  # noqa: PTH110  (Path.exists raises for names that the system refuses)
+    if is_there or (spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2):
         hint = "write the path of a file or a folder, or a name on the hub: org/name"
-        raise ModelLoadError(f"there is no file {spec}", context=f"working directory {Path.cwd()}", hint=hint)
+        problem = f"{spec} is no regular file" if is_there else f"there is no file {spec}"
+        raise ModelLoadError(problem, context=f"working directory {Path.cwd()}", hint=hint)
     listing, file = listings.open_hub(spec)
     return _of_files(listing, [_StoredModel([file])], judge) if file else _of_listing(listing, judge)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +370,16 @@ def test_the_page_has_ten_lines_and_its_headline_is_the_outcome(opcheck: Command
     assert len(lines) <= 16
     assert "Evidence" not in result.out
     assert "Evidence" in opcheck("weights", str(tmp_path / "x.safetensors"), "-v").out
+
+
+@pytest.mark.parametrize(("name", "problem"), [("pipe.pt", "is no regular file"), ("none.pt", "there is no file")])
+def test_a_pipe_is_there_and_no_regular_file(opcheck: CommandLine, tmp_path: Path, name: str, problem: str) -> None:
+    if sys.platform == "win32":
+        pytest.skip("Windows has no pipes with names")
+    os.mkfifo(tmp_path / "pipe.pt")
+    result = opcheck("weights", str(tmp_path / name))
+    assert (result.code, len(result.err.splitlines())) == (2, 3)
+    assert problem in result.err
 
 
 def test_nothing_named_is_an_error(opcheck: CommandLine) -> None:
