@@ -32,6 +32,8 @@ from opcheck.source.rules.processes import find_nccl
 _MAC = {"sys_platform": "darwin", "platform_system": "Darwin", "platform_machine": "arm64", "os_name": "posix"}
 #: The libraries of CUDA, one package each.
 _CUDA_BUILD = re.compile(r"\+cu\d+")
+#: The packages whose plain releases have wheels for macOS.
+_OF_TORCH = {"torch", "torchaudio", "torchvision"}
 _NVIDIA = re.compile(r"nvidia-[a-z-]+-cu\d+")
 #: A text in quotes; double quotes may contain escapes. A text that does not end extends to the end of
 #: its line: otherwise a comment of a million quotes would take hours.
@@ -119,7 +121,8 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
     described = describe(name, package) if package else f"{name} is a library of CUDA"
     if build:
         described = f"{name} {build} is a build for CUDA"
-    instead = f"; instead: {package.instead}" if package else ""
+    is_plain = bool(build) and name in _OF_TORCH
+    instead = f"; instead: {package.instead}" if package else f"; on a Mac {_CUDA_BUILD.sub('', build)}" * is_plain
     is_built = package is not None and package.sources and not build
     fails = package is not None and package.fails and not build
     outcome = f": pip {'must build it' if is_built else 'does not install it'} on a Mac"
@@ -128,34 +131,44 @@ def _judge(text: str, line: int, severity: Severity) -> Iterator[Hit]:
         severity="warning" if is_built or fails else severity,
         message=described if fails else f"{described}{outcome}",
         hint=f'for other machines only: {wanted.name}; sys_platform != "darwin"{instead}',
+        no_fix=f"a person must look up whether this version of {name} has a plain wheel for macOS"
+        * (bool(build) and not is_plain),
     )
 
 
 def _fix(text: str, line: str, number: int, *, is_quoted: bool) -> Fix | None:
-    """A marker that leaves the requirement out on macOS; elsewhere pip installs what it did before."""
+    """A marker that leaves the requirement out on macOS; elsewhere pip installs what it did before.
+
+    Of a build of torch for CUDA a Mac gets the same version from the index.
+    """
     try:
         wanted = Requirement(text)
     except ValueError:
         return None
     start = line.find(text)
-    package = PACKAGES.load().by_name.get(canonicalize_name(wanted.name))
+    name = canonicalize_name(wanted.name)
+    package = PACKAGES.load().by_name.get(name)
+    build = _CUDA_BUILD.search(text)
     if package is not None and (package.sources or package.fails):
         return None  # a Mac that has it keeps it: the program may ask before it calls it
+    if build and package is None and name not in _OF_TORCH:
+        return None
     if wanted.url or start < 0 or line.count(text) > 1 or "\\" in text or " --" in line:
         return None
-    quote = '"'
-    if is_quoted:
-        before = line[start - 1 : start]
-        if before not in {"'", '"'}:
-            return None
-        quote = "'" if before == '"' else '"'
-    marker = f"sys_platform != {quote}darwin{quote}"
+    before = line[start - 1 : start]
+    if is_quoted and before not in {"'", '"'}:
+        return None
+    quote = "'" if is_quoted and before == '"' else '"'
     plain, _, old = text.partition(";")
-    if wanted.marker is not None:
-        marker = f"({old.strip()}) and {marker}"
+    condition = f"({old.strip()}) and sys_platform" if wanted.marker is not None else "sys_platform"
+    written = f"{plain.rstrip()}; {condition} != {quote}darwin{quote}"
+    if build and name in _OF_TORCH:
+        separator = ", " if line[:start].strip("\"' \t") else f",\n{line[: start - 1]}"
+        between = f"{before}{separator}{before}" if is_quoted else "\n"
+        of_mac = f"{_CUDA_BUILD.sub('', plain).rstrip()}; {condition} == {quote}darwin{quote}"
+        written = f"{of_mac}{between}{written}"
     column = len(line[:start].encode())
-    edit = Edit(number, column, number, column + len(text.encode()), f"{plain.rstrip()}; {marker}")
-    return Fix((edit,))
+    return Fix((Edit(number, column, number, column + len(text.encode()), written),))
 
 
 def _may_be(wanted: Requirement, since: str) -> bool:

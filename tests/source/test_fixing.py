@@ -443,6 +443,28 @@ def test_requirements_get_a_marker(tmp_path: Path) -> None:
     )
 
 
+def test_a_build_of_torch_for_cuda_leaves_the_plain_release_for_a_mac(tmp_path: Path) -> None:
+    other, mac = 'sys_platform != "darwin"', 'sys_platform == "darwin"'
+    files = {
+        "requirements.txt": "torch==2.7.1+cu118  # pinned\ntorchvision==0.22.1+cu118; python_version > '3.8'\nx==1+cu118\n",
+        "pyproject.toml": '[project]\ndependencies = [\n  "torch==2.7.1+cu118",\n]\n',
+        "a/pyproject.toml": "[project]\ndependencies = ['torch==2.7.1+cu118']\n",
+    }
+    changed = fixed(tmp_path, files)
+    assert changed["requirements.txt"] == (
+        f"torch==2.7.1; {mac}\ntorch==2.7.1+cu118; {other}  # pinned\n"
+        f"torchvision==0.22.1; (python_version > '3.8') and {mac}\n"
+        f"torchvision==0.22.1+cu118; (python_version > '3.8') and {other}\nx==1+cu118\n"
+    )
+    assert changed["pyproject.toml"] == (
+        "[project]\ndependencies = [\n  \"torch==2.7.1; sys_platform == 'darwin'\",\n"
+        "  \"torch==2.7.1+cu118; sys_platform != 'darwin'\",\n]\n"
+    )
+    assert changed["a/pyproject.toml"] == (
+        f"[project]\ndependencies = ['torch==2.7.1; {mac}', 'torch==2.7.1+cu118; {other}']\n"
+    )
+
+
 def _notebook(*cells: str) -> str:
     content = {
         "cells": [
