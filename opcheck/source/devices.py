@@ -19,6 +19,8 @@ _COMPOSED = (ast.JoinedStr, ast.BinOp, ast.Call)
 NAMES = ("device", "DEVICE", "dev")
 #: A flag with more values has another meaning, too.
 _MOST_BINDINGS = 3
+#: A device with more values is not one that a fix uses.
+_MOST_DEVICES = 8
 
 
 class Device(NamedTuple):
@@ -185,13 +187,18 @@ def _bound_above(node: ast.AST, scanned: Scanned) -> Iterator[tuple[str, list[Bi
     One of them is a parameter, or an assignment in a block around the node: the others may not have run.
     """
     program, line = scanned.program, getattr(node, "lineno", 0)
-    blocks = {(place.parent, place.field) for _, place in program.ancestors(node)}
     for name in NAMES:
         bindings = program.bound_in(program.scope(node), name)
-        is_deleted = any(isinstance(getattr(use, "ctx", None), ast.Del) for use in program.uses.get(name, ()))
+        if len(bindings) > _MOST_DEVICES or scanned.once(("deleted", name), _is_deleted, name, program):
+            continue
         places = [_takes_effect(binding, line, program) for binding in bindings]
-        if not is_deleted and None not in places and not blocks.isdisjoint(places):
+        blocks = {(place.parent, place.field) for _, place in program.ancestors(node)} if places else set()
+        if None not in places and not blocks.isdisjoint(places):
             yield name, bindings
+
+
+def _is_deleted(name: str, program: Program) -> bool:
+    return any(isinstance(getattr(use, "ctx", None), ast.Del) for use in program.uses.get(name, ()))
 
 
 def _takes_effect(binding: Binding, line: int, program: Program) -> tuple[ast.AST, str] | None:
