@@ -7,9 +7,10 @@ import ast
 import bisect
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from opcheck.common.grouping import group_values
 from opcheck.common.versions import Version
 
 #: safe: the program does the same on CUDA and on a machine without a GPU; unsafe: it may not.
@@ -45,6 +46,10 @@ class Fix(NamedTuple):
     gate: bool = False
 
 
+#: No edits of other fixes.
+_NONE: Mapping[int, Sequence[Edit]] = {}
+
+
 def replace(node: ast.AST, text: str) -> Edit:
     """Replace an expression or a statement."""
     end_line, end_column = _end(node)
@@ -72,40 +77,35 @@ def insert_line(line: int, text: str) -> Edit:
     return Edit(line, 0, line, 0, f"{text}\n")
 
 
-def is_too_long(edits: Sequence[Edit], lines: Sequence[str], grown: dict[int, int] | None = None) -> bool:
+def is_too_long(edits: Sequence[Edit], lines: Sequence[str], taken: Mapping[int, Sequence[Edit]] = _NONE) -> bool:
     """Return whether edits make a line longer than a reviewer would merge; a long line may grow, but for a choice.
 
     Args:
         edits: those of one fix.
         lines: the text before all fixes.
-        grown: by the number of a line, the columns that edits before these add to it; takes what these add.
+        taken: by the number of a line, the edits of other fixes there.
     """
-    grown = {} if grown is None else grown
-    for edit in edits:
-        replaced = [line.rstrip("\r\n") for line in lines[edit.line - 1 : edit.end_line]] or [""]
+    for line, of_fix in group_values((edit.line, edit) for edit in edits).items():
+        others = taken.get(line, ())
+        end = max(edit.end_line for edit in (*of_fix, *others))
+        replaced = [text.rstrip("\r\n") for text in lines[line - 1 : end]] or [""]
         longest = max(map(len, replaced))
-        if " if " not in edit.text and longest > LONGEST_LINE:
+        if longest > LONGEST_LINE and not any(" if " in edit.text for edit in of_fix):
             continue
-        before = replaced[0].encode()[: edit.column].decode()
-        is_below = edit.end_line - edit.line >= len(replaced)
-        after = "" if is_below else replaced[-1].encode()[edit.end_column :].decode()
-        result = max(map(len, f"{before}{edit.text}{after}".split("\n"))) + grown.get(edit.line, 0)
-        grown[edit.line] = result - len(replaced[0])
-        if result > max(LONGEST_LINE, longest):
+        moved = [edit._replace(line=1, end_line=edit.end_line - line + 1) for edit in (*of_fix, *others)]
+        fixes = [moved[: len(of_fix)], *([edit] for edit in moved[len(of_fix) :])]
+        text, _ = apply([f"{text}\n" for text in replaced], fixes)
+        if max(map(len, text.split("\n"))) > max(LONGEST_LINE, longest):
             return True
     return False
 
 
-def fit(edits: Sequence[Edit], lines: Sequence[str], grown: dict[int, int] | None = None) -> tuple[Edit, ...] | None:
+def fit(
+    edits: Sequence[Edit], lines: Sequence[str], taken: Mapping[int, Sequence[Edit]] = _NONE
+) -> tuple[Edit, ...] | None:
     """Return the edits, with the device of a move on a line of its own if need be; None if a line is still too long."""
-    before = {edit.line: grown.get(edit.line, 0) for edit in edits} if grown else {}
-    for written in (tuple(edits), tuple(_wrap_move(edit, lines) for edit in edits)):
-        of_fix = dict(before)
-        if not is_too_long(written, lines, of_fix):
-            if grown is not None:
-                grown.update(of_fix)
-            return written
-    return None
+    forms = (tuple(edits), tuple(_wrap_move(edit, lines) for edit in edits))
+    return next((each for each in forms if not is_too_long(each, lines, taken)), None)
 
 
 def _wrap_move(edit: Edit, lines: Sequence[str]) -> Edit:

@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -307,8 +307,13 @@ def _edits(fix: Fix, helper: Helper | None) -> tuple[Edit, ...]:
 
 
 def _apply_all(lines: list[str], proposed: list[tuple[str, tuple[Edit, ...]]]) -> tuple[str, Counter[str]]:
-    grown: dict[int, int] = {}
-    chosen = [(rule, fitting) for rule, edits in proposed if (fitting := fit(edits, lines, grown)) is not None]
+    chosen: list[tuple[str, tuple[Edit, ...]]] = []
+    taken: defaultdict[int, list[Edit]] = defaultdict(list)
+    for rule, edits in proposed:
+        if (fitting := fit(edits, lines, taken)) is not None:
+            chosen.append((rule, fitting))
+            for edit in fitting:
+                taken[edit.line].append(edit)
     changed, applied = apply(lines, [edits for _, edits in chosen])
     # Those that overlap, or make a line too long together, come in the next round.
     return changed, Counter(chosen[number][0] for number in applied)

@@ -919,3 +919,15 @@ def test_the_edits_of_a_fix_are_measured_together() -> None:
     pair = [Edit(1, 0, 1, 0, "123"), Edit(1, 9, 1, 9, "123")]
     assert edits.fit(pair, ["x" * (edits.LONGEST_LINE - 6)]) is not None
     assert edits.fit(pair, ["x" * (edits.LONGEST_LINE - 5)]) is None
+
+
+def test_autocast_gets_lines_for_its_arguments_where_all_of_them_then_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
+    call = "torch.cuda.amp.autocast(fp16_scaler is not None)"
+    text = f"import torch\ndef f(x, fp16_scaler):\n    for i in x:\n        with {call}:\n            g(i)\n"
+    after = fixed(tmp_path, {"a.py": text}, unsafe=True)["a.py"]
+    line = f'            "mps" if {MPS} else "cuda", enabled=fp16_scaler is not None'
+    assert len(line) == 99
+    assert f"        with torch.autocast(\n{line}\n        ):\n" in after
