@@ -30,8 +30,6 @@ from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator import target_reads
 from opcheck.simulator.visible.requirements import caller, kind_of
 
-CHIP = "Apple M1"
-GPU_CORES = 8
 #: Metal's recommended working set on it, in bytes (op_lists/macs.yaml)
 WORKING_SET = 10922 << 20
 

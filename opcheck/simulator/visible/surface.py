@@ -22,7 +22,7 @@ from opcheck.simulator.dispatch import random_numbers
 from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.constructors import CONSTRUCTORS
-from opcheck.simulator.visible.machine import CHIP, GPU_CORES, WORKING_SET, mac_machine
+from opcheck.simulator.visible.machine import WORKING_SET, mac_machine
 from opcheck.simulator.visible.storage import is_storage, to_mps
 from opcheck.tracing.torch_private import backend as places
 from opcheck.tracing.torch_private.tensors import storage_base
@@ -245,7 +245,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
 # -- the backend -----------------------------------------------------------------------------------------------------
 
 
-_yes, _no = answering(value=True), answering(value=False)
+_yes = answering(value=True)
 
 
 _group_by_cpp_device = places.GROUP_TENSORS.value()
@@ -271,16 +271,12 @@ def _no_cuda() -> None:
 _ALWAYS: tuple[tuple[Any, str, Any], ...] = (
     (*places.CUDA_INIT, _no_cuda),
     *((owner, "is_available", _yes) for owner in (torch.backends.mps, torch.mps, torch.accelerator)),
-    (torch.backends.mps, "is_built", _yes),
     (*places.MPS_IS_AVAILABLE, _yes),
     (*places.HAS_MPS, True),
     *random_numbers.REPLACEMENTS,
     (torch, "Event", AnyEvent),
     (*places.GROUP_TENSORS, _group),
     (torch.version, "cuda", None),
-    (torch.backends.cuda, "is_built", _no),
-    (torch.backends.mps, "get_name", answering(CHIP)),
-    (torch.backends.mps, "get_core_count", answering(GPU_CORES)),
     (torch.mps, "recommended_max_memory", answering(WORKING_SET)),
     (*places.FUSED_DEVICES, device_mode.fused_devices),
     (torch.accelerator, "current_accelerator", answering(torch.device("mps"))),
