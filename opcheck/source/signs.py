@@ -78,8 +78,8 @@ def without_prose(text: str) -> str:
             if not depth and not text.endswith(("\\\n", "\\\r\n"), 0, line):
                 continue
         is_format = text[start - 1 : start] in _FORMATS or text[start - 2 : start - 1] in _FORMATS
-        if " " in lexed and not is_format:
-            lexed = '""'  # a message: no device, name or key has a blank
+        if " " in lexed and not is_format and "nvidia-smi" not in lexed:
+            lexed = '""'  # a message: no device, name or key has a blank, but a command has
         if "{" in lexed and lexed.count("{") != lexed.count("}"):
             return text  # since Python 3.12 an expression in an f-string may have the quotes of the f-string
         kept.append(lexed)

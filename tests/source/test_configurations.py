@@ -47,6 +47,8 @@ def test_a_setting_of_a_configuration_that_is_cuda_is_named(tmp_path: Path, line
         ("trainer:\n  accelerator: gpu\n  devices: 1\n  strategy: auto\n", []),
         ("a:\n  devices: 2\nb:\n  strategy: best\n", []),
         ("attn_implementation: flash_attention_2\n", [("OC214", 1)]),
+        ("use_flash_attention_2: true\noptim: paged_adamw_8bit\n", [("OC214", 1), ("OC214", 2)]),
+        ("enable_xformers_memory_efficient_attention: true\noptim: adamw_torch\n", [("OC214", 1)]),
         ("x: 1  # attn_implementation: flash_attention_2\n", []),
         ("quantization:\n  load_in_4bit: true\n  load_in_8bit: false\n", [("OC214", 2)]),
     ],

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opcheck.data.packages import PACKAGES, Package
-from opcheck.source.call_tables import read_table
-from opcheck.source.rule import Hit, Scanned, argument, hit, rule
+from opcheck.source.call_tables import read_lists, read_table
+from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule
+from opcheck.source.words import begins
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
 
@@ -33,20 +34,27 @@ def _cuda_sources(node: ast.Call) -> bool:
 
 # -- OC214: a package that has no wheel for macOS --------------------------------------------------
 
-#: The options of transformers that choose the attention, and the value that needs flash-attn
-#: (transformers 5.23.0, modeling_utils.py: ``_check_and_adjust_attn_implementation``).
-_ATTENTION = {"attn_implementation", "_attn_implementation"}
-FLASH = "flash_attention_2"
-_BITS = {"load_in_4bit", "load_in_8bit"}
+#: Options of transformers and diffusers, and their values, by the text that names them.
+_OPTIONS = read_lists("options")
 
 
 def _find_options(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
     """Options of transformers: ``attn_implementation="flash_attention_2"`` and ``load_in_4bit=True``."""
-    if node.arg in _ATTENTION and scanned.mac.constant(node.value) == FLASH:
-        yield hit("flash attention", node.value, flash=FLASH, instead=PACKAGES.load().by_name["flash-attn"].instead)
-    elif node.arg in _BITS and scanned.mac.constant(node.value) is True:
-        method = PACKAGES.load().methods["bitsandbytes"]
-        yield hit("bits", node.value, option=node.arg, because=method.because, instead=method.instead)
+    value = scanned.mac.constant(node.value)
+    if text := _OPTIONS.get(f"{node.arg}={value}"):
+        bits, option = PACKAGES.load().methods["bitsandbytes"], value if isinstance(value, str) else node.arg
+        yield hit(text, node.value, option=option, because=bits.because, instead=bits.instead)
+
+
+def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """Calls that need xformers or NVIDIA's driver, outside of a try and of a condition."""
+    command = argument(node, 0, "args")
+    program = command.elts[0] if isinstance(command, ast.List) and command.elts else command
+    is_started = scanned.dotted_name(node.func).startswith(("os.", "subprocess."))
+    is_driver = is_started and program is not None and begins(program).startswith("nvidia-smi")
+    is_attention = method(node) == "enable_xformers_memory_efficient_attention"
+    if (is_driver or is_attention) and not _is_asked_before(node, scanned, fails=False):
+        yield hit("xformers" if is_attention else "nvidia-smi", node)
 
 
 _UNUSED = "; no line of this file uses it: drop the import, and the requirement where no other file needs it"
@@ -162,7 +170,9 @@ def _goes_on(node: ast.Try) -> bool:
 def _modules() -> tuple[str, ...]:
     """The names that an import of such a package begins with."""
     names = {module.partition(".")[0] for module in PACKAGES.load().by_import}
-    return FLASH, *sorted(_BITS), f"import:{'|'.join(sorted(names))}"
+    return *{
+        option.removesuffix("=True").rpartition("=")[2] for option in _OPTIONS
+    }, f"import:{'|'.join(sorted(names))}"
 
 
 def requirement(path: Path) -> bool:
@@ -171,10 +181,12 @@ def requirement(path: Path) -> bool:
 
 
 @rule("OC214", words=_modules)
-def find_missing_packages(node: ast.Import | ast.ImportFrom | ast.keyword, scanned: Scanned) -> Iterator[Hit]:
-    """Unguarded imports of such a package, one finding for each package.  Options that need such a package."""
-    if isinstance(node, ast.keyword):
-        yield from _find_options(node, scanned)
+def find_missing_packages(
+    node: ast.Import | ast.ImportFrom | ast.keyword | ast.Call, scanned: Scanned
+) -> Iterator[Hit]:
+    """Unguarded imports of such a package, one finding for each package.  Options and calls that need one."""
+    if isinstance(node, (ast.keyword, ast.Call)):
+        yield from _find_options(node, scanned) if isinstance(node, ast.keyword) else _find_calls(node, scanned)
         return
     for name in dict.fromkeys(_lacking(node, scanned)):
         first = scanned.once(("first without a wheel",), _first, scanned)[name]
