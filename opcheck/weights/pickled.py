@@ -132,16 +132,12 @@ class _OpcodeStack:
             raise DocumentError("its pickle has too many opcodes")
 
     def _step(self, name: str, argument: Any, stack: list[Any], memo: dict[int, Any]) -> None:  # noqa: C901, PLR0912 - a table of opcodes
-        if name in _CONSTANTS:
-            stack.append(_CONSTANTS[name])
-        elif name in _EMPTY:
-            stack.append(_EMPTY[name]())
+        if name in _NEW:
+            stack.append(_NEW[name]())
         elif name in _PUTS:
             memo[len(memo) if argument is None else int(argument)] = stack[-1]
         elif name in _GETS:
             stack.append(memo[int(argument)])
-        elif name == "MARK":
-            stack.append(_Mark)
         elif name in _COUNTED:
             count = _COUNTED[name]
             stack[-count:] = [tuple(stack[-count:])]
@@ -186,8 +182,9 @@ class _OpcodeStack:
         return name
 
 
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: dict[str, Callable[[], Any]] = {"EMPTY_TUPLE": tuple, "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": list}
+#: Opcodes that push a value of their own, with what makes it; a set is a list here.
+_NEW: dict[str, Callable[[], Any]] = {"EMPTY_TUPLE": tuple, "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": list}
+_NEW |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False, "MARK": lambda: _Mark}
 _PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
 _COUNTED = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
