@@ -48,18 +48,15 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         # A view of normal values is made in inference mode, too, and written to or saved for a backward outside of it.
         inference = torch.is_inference_mode_enabled()
         with torch.inference_mode(mode=False) if inference else contextlib.nullcontext():
-            return self._execute_compared(route, args, kwargs)
-
-    def _execute_compared(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.kernel_check is None:
-            return self._execute_checked(route, args, kwargs)
-        with without_function_modes():
-            prepared = self.kernel_check.prepare(route.name, route.func, args, kwargs)
-        result = self._execute_checked(route, args, kwargs)
-        if prepared is None:
-            return result
-        with without_function_modes():
-            return self.kernel_check.compare_result(prepared, result)
+            if self.kernel_check is None:
+                return self._execute_checked(route, args, kwargs)
+            with without_function_modes():
+                prepared = self.kernel_check.prepare(route.name, route.func, args, kwargs)
+            result = self._execute_checked(route, args, kwargs)
+            if prepared is None:
+                return result
+            with without_function_modes():
+                return self.kernel_check.compare_result(prepared, result)
 
     def _execute_checked(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = route.operator.emulate or route.func
