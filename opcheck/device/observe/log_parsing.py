@@ -114,6 +114,8 @@ class PatternTable(NamedTuple):
     cut_short: tuple[Pattern, ...]
     #: what services and programs put before a line
     prefixes: tuple[re.Pattern[str], ...]
+    #: a line without any of these has no text of the table
+    signals: tuple[re.Pattern[str], ...]
     #: the frames of a traceback
     frames: tuple[re.Pattern[str], ...]
     #: torch's version and macOS's, as programs write them
@@ -386,12 +388,6 @@ class Traceback:
 
 #: How many lines a sentence may span that a narrow terminal broke.
 _JOINED = 4
-#: A line without any of these has no text of the table.
-_SIGNALS = (
-    *("MPS", "mps", "Metal", "metal", "aten::", "Error", "Warning", "ssert", "LLVM", "compile"),
-    *("error:", "watermark", "buffer", "same device", "expected it", "operator"),
-    *("program_source", "Copy", "heap", "::"),
-)
 #: The mark that a recorder leaves in the log around each call; see mac_recorder.py.
 MARK = re.compile(r"\x1e(\d{1,12})([<>])\x1e")
 
@@ -444,7 +440,7 @@ def _calls(text: str) -> list[int]:
 def _parse_line(lines: Sequence[str], index: int, lists: OpLists) -> tuple[LogEvent | None, int]:
     """The event that begins in a line, and the number of the first line after it."""
     line, after = lines[index], index + 1
-    if not any(signal in line for signal in _SIGNALS):
+    if not any(signal.search(line) for signal in table().signals):
         return None, after
     if (event := profile_event(line)) is not None:
         return event, after
