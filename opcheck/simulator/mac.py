@@ -20,6 +20,7 @@ from opcheck.simulator.visible.device_mode import DeviceMode, Watcher
 from opcheck.simulator.visible.methods import methods_of_mac
 from opcheck.simulator.visible.storage import dlpack_of_mac
 from opcheck.simulator.visible.surface import MacMemory, mac_surface, mps_backend
+from opcheck.tracing.torch_private import dispatch
 from opcheck.tracing.torch_private.backend import only_cpu_lifted, set_only_cpu_lifted
 
 Modes = Callable[[], contextlib.AbstractContextManager[object]]
@@ -54,7 +55,8 @@ def simulated_mac(
         parts.callback(retire)
         branches = mps_registrations.note_branches(registrations, simulator.branches, simulator.passed)
         present, _absent = mps_registrations.present_and_absent(registrations)
-        parts.callback(mps_registrations.MpsRegistrations(present, branches).remove)
+        for library in mps_registrations.install(present, branches):
+            parts.callback(dispatch.unregister, library)
         # torch.tensor(..., device="mps") allocates below all modes unless only CPU tensors are lifted
         # (torch/csrc/utils/tensor_new.cpp; FakeTensorMode sets the same).
         parts.callback(set_only_cpu_lifted, only_cpu_lifted())

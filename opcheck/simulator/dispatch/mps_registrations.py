@@ -227,25 +227,17 @@ def present_and_absent(registrations: Mapping[str, str]) -> tuple[list[str], lis
     return present, sorted({*names} - {*present})
 
 
-class MpsRegistrations:
-    """The registrations while they are installed; ``remove`` restores the dispatcher."""
-
-    def __init__(self, kernels: Iterable[str], branches: dict[str, Callable[..., Any]]) -> None:
-        # A Library that is garbage-collected takes its registrations with it: keep both.
-        self._kernels = torch.library.Library("aten", "IMPL", "MPS")
-        self._branches = torch.library.Library("aten", "IMPL", "AutogradMPS")
-        for name in kernels:
-            # torch registers some for MPS on every platform (torch/_refs/linalg/__init__.py, 2.10 to 2.13).
-            if not dispatch.has_kernel(name, "MPS"):
-                self._kernels.impl(name, unreachable(name))
-        for name, branch in branches.items():
-            if dispatch.has_schema(name):
-                self._branches.impl(name, branch)
-
-    def remove(self) -> None:
-        """Remove all registrations."""
-        dispatch.unregister(self._kernels)
-        dispatch.unregister(self._branches)
+def install(kernels: Iterable[str], branches: dict[str, Callable[..., Any]]) -> tuple[torch.library.Library, ...]:
+    """Register kernels and branches; return the libraries, which take their registrations with them."""
+    of_mps, above = (torch.library.Library("aten", "IMPL", key) for key in ("MPS", "AutogradMPS"))
+    for name in kernels:
+        # torch registers some for MPS on every platform (torch/_refs/linalg/__init__.py, 2.10 to 2.13).
+        if not dispatch.has_kernel(name, "MPS"):
+            of_mps.impl(name, unreachable(name))
+    for name, branch in branches.items():
+        if dispatch.has_schema(name):
+            above.impl(name, branch)
+    return of_mps, above
 
 
 # -- other targets ---------------------------------------------------------------------------------------------------
