@@ -313,7 +313,7 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
 
 
 class ModelSource(NamedTuple):
-    """A model by its whole name, with what a hub, a folder or a recipe states of it."""
+    """A model by its whole name, and the facts about it from a hub, a folder or a recipe."""
 
     name: str
     #: None: the name is of another form, or that of an object of this process

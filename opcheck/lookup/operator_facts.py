@@ -121,7 +121,7 @@ class OperatorFacts:
 
     @cached_method
     def statements_on(self, op: str, line: str) -> tuple[Statement, ...]:
-        """Return the statements on the overload or on one that decides for it, without those on every operator.
+        """Return the statements on the overload or on another that decides for it, without those on every operator.
 
         A statement on dtypes is left out where the composite calls its operator on a tensor of another dtype.
         """

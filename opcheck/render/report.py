@@ -23,8 +23,8 @@ from opcheck.model.saved import as_content
 from opcheck.render import document as blocks
 from opcheck.render import findings, memory_page, numbers_page, precision, summary, timing_page
 from opcheck.render.findings import FindingLog, JunitCase, Suite
+from opcheck.render.report_words import REMEDIES
 from opcheck.render.text import as_text
-from opcheck.render.texts import REMEDIES
 
 #: The cells of a row of CSV for a group of calls, by their columns.
 _CELLS: dict[str, Callable[[Report, CallGroup], str]] = {

@@ -14,7 +14,7 @@ from opcheck.lookup.matrix import STATES
 from opcheck.model.records import CaptureFacts, GroupLocation, KernelNumbers, Memory, Report, SideWork
 from opcheck.render import timing_page
 from opcheck.render.document import Facts, Style, TextSpan, Words
-from opcheck.render.texts import NOWHERE, RUNS, WRONG
+from opcheck.render.report_words import NOWHERE, RUNS, WRONG
 from opcheck.render.wording import LABELS
 
 #: The side whose colour a headline has.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from opcheck.common.text import duration, percent, plural
 from opcheck.model.records import TimeEstimate
 from opcheck.render.document import Block, Bullets, Column, Heading, Words, table_of
-from opcheck.render.texts import FAMILIES
+from opcheck.render.report_words import FAMILIES
 
 TITLE = "Time (an estimate, never observed on a Mac)"
 

@@ -19,7 +19,7 @@ _COMPOSED = (ast.JoinedStr, ast.BinOp, ast.Call)
 NAMES = ("device", "DEVICE", "dev")
 #: A flag with more values has another meaning, too.
 _MOST_BINDINGS = 3
-#: A device with more values is not one that a fix uses.
+#: A fix uses no device with more values.
 _MOST_DEVICES = 8
 
 
@@ -184,7 +184,7 @@ def device_name(node: ast.AST, scanned: Scanned) -> str:
 def _bound_above(node: ast.AST, scanned: Scanned) -> Iterator[tuple[str, list[Binding]]]:
     """Yield the names of a device that are bound wherever a node runs, each with its bindings, which are all above it.
 
-    One of them is a parameter, or an assignment in a block around the node: the others may not have run.
+    A parameter, or an assignment in a block around the node, is among them: the others may not have run.
     """
     program, line = scanned.program, getattr(node, "lineno", 0)
     for name in NAMES:

@@ -59,7 +59,7 @@ def filter_fixes(hits: Sequence[tuple[ScanRule, Hit]], scanned: Scanned) -> Iter
 
 
 def _forms(fix: Fix, scanned: Scanned) -> Iterator[Sequence[Edit]]:
-    """The edits of a fix, and those that call a helper if the file can define one."""
+    """The edits of a fix, and the edits that call a helper if the file can define it."""
     yield fix.edits
     if fix.helper_edits and torch_name(scanned):
         yield [edit._replace(text=edit.text.replace("{helper}", "get_device()")) for edit in fix.helper_edits]

@@ -129,7 +129,7 @@ NO_DISPLAY = ProcessDisplay()
 class Say(Protocol):
     """Announces a stage to the parent; the arguments are those of Stage."""
 
-    def __call__(self, text: str, *, seconds: float = 0.0) -> None:
+    def __call__(self, text: str, /, *, seconds: float = 0.0) -> None:
         """Write the stage."""
 
 

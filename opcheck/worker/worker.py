@@ -269,7 +269,7 @@ def _writers(descriptor: int, secret: str) -> tuple[Callable[[Any], None], proto
             with os.fdopen(descriptor, "wb", closefd=False) as pipe:
                 pipe.write(protocol.seal(content, secret))
 
-    def say(text: str, *, seconds: float = 0.0) -> None:  # noqa: ARG001 - the text is for processes
+    def say(_text: str, *, seconds: float = 0.0) -> None:
         if seconds:
             write(seconds)
 

@@ -72,7 +72,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
         return _of_path(path, spec, judge)
     if path.is_dir():
         return _of_listing(listings.FolderListing(path, spec), judge)
-    is_there = os.path.exists(path)  # noqa: PTH110  (Path.exists raises for names that the system refuses)
+    is_there = os.path.lexists(path)  # Path.exists raises for names that the system refuses
     if is_there or (spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2):
         hint = "write the path of a file or a folder, or a name on the hub: org/name"
         problem = f"{spec} is no regular file" if is_there else f"there is no file {spec}"

@@ -192,8 +192,8 @@ def wrap(
 ) -> MPSTensor:
     """Return a tensor of this metadata; ``payload`` contains its values if they are known.
 
-    ``memory`` is given for views, which share that of their base.  An alias is an inference tensor where its base is
-    one, anything else where it is made in inference mode (c10/core/TensorImpl.cpp, its constructors).
+    ``memory`` is given for views, which share that of their base.  An alias is an inference tensor if its base is,
+    anything else if it is made in inference mode (c10/core/TensorImpl.cpp, its constructors).
     """
     inference = torch.is_inference_mode_enabled() if alias_of is None else alias_of.is_inference()
     template = spec.templates.get(inference)

@@ -14,14 +14,14 @@ from opcheck.simulator.visible.methods import as_device
 def _refuse_compressed(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Return a constructor of compressed tensors that raises on MPS as a Mac does."""
 
-    def compressed(*args: Any, **options: Any) -> torch.Tensor:
+    def refuse_on_mps(*args: Any, **options: Any) -> torch.Tensor:
         place = options.get("device")
         if place is MPS_DEVICE or (place is None and any(map(is_on_mps, (*args, *options.values())))):
             current().refuse(torch.ops.aten.sparse_compressed_tensor.comp_plain_value, (), *COMPRESSED)
             raise NotImplementedError(COMPRESSED[1])
         return make(*args, **options)
 
-    return compressed
+    return refuse_on_mps
 
 
 #: what the function mode sees

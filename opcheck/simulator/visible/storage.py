@@ -73,7 +73,7 @@ _is_storage = torch.is_storage
 
 
 def is_storage(value: Any) -> bool:
-    """Run ``torch.is_storage``, which compares classes; torch.save asks it."""
+    """Run ``torch.is_storage``, which compares classes, and which torch.save calls."""
     return type(value) is MPSStorage or _is_storage(value)
 
 

@@ -184,7 +184,7 @@ def requirement(path: Path) -> bool:
 def find_missing_packages(
     node: ast.Import | ast.ImportFrom | ast.keyword | ast.Call, scanned: Scanned
 ) -> Iterator[Hit]:
-    """Unguarded imports of such a package, one finding for each package.  Options and calls that need one."""
+    """Unguarded imports of such a package, one finding for each package.  Options and calls that need a package."""
     if isinstance(node, (ast.keyword, ast.Call)):
         yield from _find_options(node, scanned) if isinstance(node, ast.keyword) else _find_calls(node, scanned)
         return

@@ -87,7 +87,7 @@ class Dtypes:
             case ast.Constant(value=bool() | int() | float() | complex()):
                 kind = ArrayKind("python", _BUILTINS[type(node.value).__name__], is_scalar=True)
             case ast.List(elts=[]):
-                kind = _join(map(self.kind, self._appended(node)), "list")
+                kind = _join(map(self.kind, self._list_appended(node)), "list")
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 kind = _join(map(self.kind, parts), "list")
             case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
@@ -182,7 +182,7 @@ class Dtypes:
                     return ArrayKind("numpy", FLOAT64) if position == 0 else None
         return self.kind(binding.value or binding.node)
 
-    def _appended(self, node: ast.AST) -> list[ast.expr | None]:
+    def _list_appended(self, node: ast.AST) -> list[ast.expr | None]:
         """What the function appends to a list that is empty at first."""
         parent, program = self._program.parent(node), self._program
         name = last(parent.targets[0]) if isinstance(parent, ast.Assign) else ""
@@ -193,7 +193,7 @@ class Dtypes:
         return [args[0] if called == "append" and args else None for called, args in parts if called in _ADDS]
 
     def _parameter(self, node: ast.arg, name: str) -> ArrayKind | None:
-        """What the annotation of a parameter says, or all uses of its function give to it."""
+        """The kind by the annotation of a parameter, or by all uses of its function."""
         match node.annotation:
             case ast.Subscript(value=value, slice=index) if last(value) == "NDArray":
                 return self._cast("numpy", index)
@@ -310,8 +310,8 @@ class Dtypes:
         return kind if keeps else None
 
     def _method(self, node: ast.Call, value: ast.expr, name: str) -> ArrayKind | None:
-        made = self._program.only_value(value) or value
-        maker = self._scanned.dotted_name(made.func) if isinstance(made, ast.Call) else ""
+        source = self._program.only_value(value) or value
+        maker = self._scanned.dotted_name(source.func) if isinstance(source, ast.Call) else ""
         if name in {"fit_transform", "transform"} and _SCALERS.fullmatch(maker) and node.args:
             return self._array(node.args[0])
         kind = self.kind(value)

@@ -1,11 +1,11 @@
-"""What the formats for people say, in a user's words (texts.yaml)."""
+"""What the formats for people say, in a user's words (report_words.yaml)."""
 
 from pathlib import Path
 from typing import Any
 
 from opcheck.common.yaml_text import load_shipped
 
-_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("texts.yaml"))
+_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("report_words.yaml"))
 
 #: What is wrong of calls, by how often.
 WRONG: dict[str, str] = _TABLE["wrong"]
