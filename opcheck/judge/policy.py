@@ -1,12 +1,13 @@
 """Turn a report into the exit code of a CI job: 0 passed, 1 findings, 3 could not tell."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 from opcheck.common.documents import brief
 from opcheck.common.errors import UsageError
+from opcheck.common.grouping import group_values
 from opcheck.common.text import filesize, plural
 from opcheck.common.vocabulary import HEADLINES
 from opcheck.model.options import Option, failing_on
@@ -109,7 +110,7 @@ class _JudgedLine(NamedTuple):
 
     names: tuple[str, ...]
     calls: int
-    fingerprints: tuple[str, ...]
+    fingerprints: Sequence[str]
 
 
 def exit_code(report: Report, *, fail_on: str, strict: bool) -> int:
@@ -200,13 +201,13 @@ def _places(report: Report, names: Mapping[str, Finding]) -> Iterator[_JudgedLin
             yield _JudgedLine(("advisory",), where.count, own)
 
 
-def _by_place(report: Report) -> dict[tuple[str, str, GroupLocation | None], tuple[str, ...]]:
+def _by_place(report: Report) -> dict[tuple[str, str, GroupLocation | None], list[str]]:
     """Return the fingerprints by rule, operator and place."""
-    by_place: dict[tuple[str, str, GroupLocation | None], tuple[str, ...]] = defaultdict(tuple)
-    for finding in report.findings:
-        for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True):
-            by_place[finding.rule, finding.op, place] += (name,)
-    return by_place
+    return group_values(
+        ((finding.rule, finding.op, place), name)
+        for finding in report.findings
+        for place, name in zip(finding.locations or (None,), finding.fingerprints, strict=True)
+    )
 
 
 def _limits(policy: Policy, report: Report) -> dict[str, int]:

@@ -7,9 +7,10 @@ which it meets the same registrations and statements.
 from __future__ import annotations
 
 import functools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
+from opcheck.common.grouping import group_values
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FallbackKind, Headline, Status
 from opcheck.data.registrations import OpLists
@@ -64,10 +65,12 @@ def _summary(
 
 def _distinct(trace: Trace, ways: _Ways) -> list[tuple[OpCall, str, int]]:
     """Return one call for each set of calls that no target distinguishes, its differing library, and the set's size."""
-    alike_calls: defaultdict[tuple[Hashable, str, bool], list[OpCall]] = defaultdict(list)
-    for call in trace.calls:
+
+    def key(call: OpCall) -> tuple[Hashable, str, bool]:
         library = trace.differing_library(call.location)
-        alike_calls[likeness(call, details=ways.details(call)), library, call.phase == "move"].append(call)
+        return likeness(call, details=ways.details(call)), library, call.phase == "move"
+
+    alike_calls = group_values((key(call), call) for call in trace.calls)
     return [(alike[0], library, len(alike)) for (_, library, _), alike in alike_calls.items()]
 
 
@@ -94,9 +97,7 @@ class _Ways:
             if key[2]:
                 lines = [str(target.torch) for target in self._targets]
                 columns.append([self._lists.registration(call.op, line, key[2]) for line in lines])
-            places: defaultdict[Hashable, list[int]] = defaultdict(list)
-            for place, way in enumerate(zip(*columns, strict=True)):
-                places[way].append(place)
+            places = group_values((way, place) for place, way in enumerate(zip(*columns, strict=True)))
             self._alike[key] = tuple(map(tuple, places.values()))
         return self._alike[key]
 

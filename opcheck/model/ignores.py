@@ -25,7 +25,6 @@ import contextlib
 import io
 import re
 import tokenize
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -34,6 +33,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from opcheck.common import documents, globs
+from opcheck.common.grouping import group_values
 from opcheck.common.python_source import decode, parse, split_lines
 from opcheck.model.fingerprint import add_fingerprints
 from opcheck.model.records import Finding, GroupLocation, Record
@@ -114,10 +114,8 @@ class Silencers:
         #: by a line, or by a statement, and a code: the first comment there
         self._first: dict[tuple[int | _Lines, str], int] = {}
         #: the statements with comments by their lines
-        self._around: defaultdict[int, list[_Lines]] = defaultdict(list)
-        for statement in dict.fromkeys((each.first, each.last) for each in self.comments):
-            for line in range(statement[0], statement[1] + 1):
-                self._around[line].append(statement)
+        statements = dict.fromkeys((each.first, each.last) for each in self.comments)
+        self._around = group_values((line, lines) for lines in statements for line in range(lines[0], lines[1] + 1))
         for number, comment in enumerate(self.comments):
             for code in comment.codes:
                 self._first.setdefault((comment.line, code), number)
@@ -204,22 +202,21 @@ class Ignores:
         return entry.expires is not None and entry.expires <= self._today
 
     def _split(self, finding: Finding, model: str) -> Iterator[Finding]:
-        by_reason: defaultdict[str, list[GroupLocation | None]] = defaultdict(list)
-        for place in finding.locations or (None,):
-            by_reason[self._why(finding, place, model)].append(place)
+        places: tuple[GroupLocation | None, ...] = finding.locations or (None,)
+        by_reason = group_values((self._why(finding, place, model), place) for place in places)
         if len(by_reason) == 1:
             (why,) = by_reason
             yield replace(finding, ignored=why) if why else finding
             return
         for why in sorted(by_reason):
-            places = tuple(place for place in by_reason[why] if place is not None)
+            ignored = tuple(place for place in by_reason[why] if place is not None)
             yield replace(
                 finding,
                 ignored=why,
-                locations=places,
-                count=sum(place.count for place in places),
+                locations=ignored,
+                count=sum(place.count for place in ignored),
                 # It is the first place's line, rewritten.
-                remedy=finding.remedy if places[0] is finding.locations[0] else "",
+                remedy=finding.remedy if ignored[0] is finding.locations[0] else "",
             )
 
     def _why(self, finding: Finding, place: GroupLocation | None, model: str) -> str:

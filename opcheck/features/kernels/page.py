@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from opcheck.common.grouping import group_values
 from opcheck.common.names import DTYPES
 from opcheck.common.text import plural
 from opcheck.kernels import kernel_names
@@ -110,9 +111,7 @@ def document(run: KernelRun) -> Document:
     kernels = f"{plural(len(run.outcomes), 'kernel')}: {verdicts}; {run.seconds:,.0f} seconds"
     yield Heading(f"Metal kernels of torch {run.torch} ({run.section}), run on a CPU", 1)
     yield Lines((kernels, *([ended] if run.ended else []), _NOTE))
-    families: dict[str, list[KernelOutcome]] = defaultdict(list)
-    for outcome in run.outcomes:
-        families[outcome.family].append(outcome)
+    families = group_values((outcome.family, outcome) for outcome in run.outcomes)
     yield Heading("By family")
     rows = (_family(name, families[name], shown) for name in sorted(families))
     yield Table(("family", "run", *shown, "seconds"), tuple(rows), (0,))

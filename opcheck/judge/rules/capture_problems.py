@@ -1,8 +1,9 @@
 """Problems of the capture: the run is incomplete, rests on assumptions, or ended as it would on a Mac."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from opcheck.common.grouping import group_values
 from opcheck.common.text import and_more, any_layer, plural
 from opcheck.common.vocabulary import Headline, Severity
 from opcheck.data import messages
@@ -24,11 +25,8 @@ def _places(problem: Problem) -> tuple[GroupLocation, ...]:
 @audit_rule("OC113", "warning")
 def find_lost_gradients(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each such operator."""
-    lost: defaultdict[str, list[Problem]] = defaultdict(list)
-    for problem in audited.trace.problems:
-        if problem.kind == "gradient_lost":
-            lost[problem.op].append(problem)
-    for op, members in lost.items():
+    lost = (problem for problem in audited.trace.problems if problem.kind == "gradient_lost")
+    for op, members in group_values((problem.op, problem) for problem in lost).items():
         group = next((group for group in audited.groups if group.op == op), None)
         hint = AFTER_PROBLEM["gradient_lost"]
         if op.startswith("aten::"):
@@ -84,11 +82,8 @@ def find_incomplete_captures(audited: Audited) -> Iterator[Finding]:
 
 def _guesses(problems: Sequence[Problem]) -> Iterator[Finding]:
     """Yield one finding for each operator whose values were guessed; a guess lets the run continue and is no error."""
-    asked: defaultdict[tuple[str, str], list[Problem]] = defaultdict(list)
-    for problem in problems:
-        if problem.kind in _GUESSES:
-            asked[problem.kind, problem.op].append(problem)
-    for (kind, op), members in asked.items():
+    guesses = (problem for problem in problems if problem.kind in _GUESSES)
+    for (kind, op), members in group_values(((guess.kind, guess.op), guess) for guess in guesses).items():
         severity, rests = _GUESSES[kind]
         answers = ", or ".join(dict.fromkeys(problem.answered for problem in members))
         yield finding(

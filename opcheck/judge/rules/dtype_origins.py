@@ -2,9 +2,9 @@
 
 import ast
 import textwrap
-from collections import defaultdict
 from collections.abc import Collection, Iterator
 
+from opcheck.common.grouping import group_values
 from opcheck.common.names import DTYPES
 from opcheck.common.python_source import parse
 from opcheck.common.text import and_more, plural
@@ -14,7 +14,7 @@ from opcheck.judge.judge import judge
 from opcheck.judge.remedies import WayOut, way_out
 from opcheck.judge.rules.rule import AuditCheck, Audited, audit_rule, finding, sentences
 from opcheck.judge.texts import INSTEAD, ORIGINS
-from opcheck.model.records import BY_NAME, Birth, Finding, GroupLocation, OpCall, TensorSpec, Verdict
+from opcheck.model.records import BY_NAME, Finding, GroupLocation, OpCall, TensorSpec, Verdict
 
 _NO_HELP = "PYTORCH_ENABLE_MPS_FALLBACK=1 does not help: it is for operators without a kernel"
 
@@ -198,11 +198,8 @@ def _with_dtype(line: str, call: ast.Call, dtype: str, instead: str) -> str:
 @audit_rule("OC143", "warning")
 def find_checkpoint_dtypes(audited: Audited) -> Iterator[Finding]:
     """Yield one finding for each file and dtype that cannot be loaded onto the target."""
-    by_file: defaultdict[tuple[str, str], list[Birth]] = defaultdict(list)
-    for birth in audited.trace.births:
-        if birth.how == "file" and not birth.tensor:
-            by_file[birth.api, birth.dtype].append(birth)
-    for (file, dtype), births in by_file.items():
+    read = (birth for birth in audited.trace.births if birth.how == "file" and not birth.tensor)
+    for (file, dtype), births in group_values(((birth.api, birth.dtype), birth) for birth in read).items():
         fails = "loading the file onto mps fails"
         verdict = judge(_load(dtype), audited.target, audited.lists)
         if verdict.status != "unsupported" and DTYPES[dtype].kind == "float8":
