@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from opcheck.capture.request import FIXED, TRACERS
 from opcheck.common import vocabulary as words
+from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version
 from opcheck.data.built_lists import find_selected
@@ -107,10 +108,7 @@ def assemble(audited: Audited) -> Report:
         groups=groups,
         routes=sum_by_route((group.route, group.count, 0) for group in groups),
         findings=_findings(audited),
-        partition=audited.partition,
-        memory=audited.memory,
-        precision=audited.precision,
-        numbers=audited.numbers,
+        **pick(audited, "partition", "memory", "precision", "numbers"),
         capture=replace(
             msgspec.convert(trace, records.CaptureFacts, from_attributes=True),
             modules_not_called=trace.uncalled,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import SEVERITIES, Severity
 from opcheck.model.fingerprint import without_quantities
@@ -81,17 +82,10 @@ def entries_of(findings: Iterable[Finding]) -> tuple[Entry, ...]:
     return tuple(
         Entry(
             fingerprint=fingerprint,
-            rule=finding.rule,
-            severity=finding.severity,
-            op=finding.op,
-            message=finding.message,
-            hint=finding.hint,
-            line=place.line,
+            **pick(finding, "rule", "severity", "op", "message", "hint", "ignored"),
+            **pick(place, "line", "module", "count"),
             text=place.text.strip(),
-            module=place.module,
             phase=place.phase if finding.locations else "",
-            count=place.count,
-            ignored=finding.ignored,
         )
         for finding in findings
         for place, fingerprint in zip(

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from opcheck.common.errors import located_at
 from opcheck.common.names import parse_dtype
+from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.vocabulary import FallbackKind, RouteKind, Status
 from opcheck.data.registrations import OpLists, load
@@ -136,9 +137,7 @@ def _moment(op: str, line: str, system: str, dtype: str | None, lookup: Operator
     return _Moment(
         step=Step(
             torch=line,
-            status=verdict.status,
-            kind=verdict.kind,
-            because=verdict.because,
+            **pick(verdict, "status", "kind", "because"),
             change="first",
             changed=(),
             dtypes=lookup.states(op, aim, (dtype,) if dtype else COMMON_DTYPES),

@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import msgspec
 
 from opcheck.common.errors import UsageError
+from opcheck.common.picking import pick
 from opcheck.common.versions import Version
 from opcheck.data.extensions import (
     FILE,
@@ -104,9 +105,7 @@ def read_extension(path: Path) -> ExtensionFacts:
         torch_line=torch_line,
         requires=requires,
         wheel=path.name,
-        sha256=about.sha256,
-        commit=about.commit,
-        built=about.built,
+        **pick(about, "sha256", "commit", "built"),
         libraries=libraries,
         counts=ExtensionCounts(mps=kinds.count("kernel"), cpu_only=kinds.count("cpu_only"), operators=len(kinds)),
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from opcheck.common import documents
 from opcheck.common.files import write_text
+from opcheck.common.picking import pick
 from opcheck.common.versions import Version
 from opcheck.data.files import Counts, Release, add_column, dump_releases, read_releases
 from opcheck.data.history import by_version
@@ -79,9 +80,7 @@ def _read(path: Path) -> ReleaseFacts:
         torch=wheel.version,
         line=str(Version.parse(wheel.version)),
         wheel=path.name,
-        sha256=wheel.sha256,
-        commit=wheel.commit,
-        built=wheel.built,
+        **pick(wheel, "sha256", "commit", "built"),
         minimum_macos=minimum,
         minimum_macos_text=text,
         counts=counts,

@@ -259,9 +259,7 @@ def _refusals(graph: records.SideGraph, target: Target, lookup: OperatorLookup) 
             yield records.CompileFailure(
                 kind="extern" if refused else "fallback",
                 message=f"compiled code calls {extern.op} eagerly, which {how} on mps",
-                op=extern.op,
-                location=extern.location,
-                module=extern.module,
+                **pick(extern, "op", "location", "module"),
             )
 
 

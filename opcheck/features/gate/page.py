@@ -149,15 +149,13 @@ def finding_log(gate: GateReport) -> FindingLog:
     all models and targets are one run.
     """
     return FindingLog(
-        tool=gate.tool,
+        **pick(gate, "tool", "exit_code", "baseline"),
         id="opcheck-gate/",
         occurrences=occurrences(gate),
         properties={"models": gate.models, "targets": gate.targets, "opLists": gate.op_lists, "notes": gate.notes},
         summary=tuple(summary_lines(gate)),
         failed=tuple((model, failed.message) for model, failed, _ in _failures(gate)),
         interrupted=bool(gate.left),
-        exit_code=gate.exit_code,
-        baseline=gate.baseline,
     )
 
 

@@ -31,6 +31,7 @@ from opcheck.capture.request import MODES, CaptureRequest, Shared
 from opcheck.common.errors import CaptureError, InputError, LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.globs import fits
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.common.text import type_and_text
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import HEADLINES, Mode
@@ -313,14 +314,12 @@ class _Work:
         return records.SweepResult(
             key=key,
             model=self.task.model,
-            mode=self.mode,
+            **pick(self, "mode", "captures", "packages"),
             config=config,
             outcomes=_merge_targets(self.outcomes),
             uses=dict(sorted(self.uses.items())),
             failures=_merge_targets(self.failures),
-            captures=self.captures,
             seconds=round(time.monotonic() - start, 3),
-            packages=self.packages,
         )
 
 

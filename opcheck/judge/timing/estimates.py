@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from opcheck.common.picking import pick
 from opcheck.common.text import plural
 from opcheck.common.versions import Version
 from opcheck.common.vocabulary import TIME_BOUNDS, TimeBound
@@ -72,8 +73,7 @@ def estimate(work: Workload, name: str, gpus: Sequence[Gpu], parameters: Paramet
     return TimeEstimate(
         mac=name,
         gpu_cores=tuple(gpu.cores for gpu in gpus),
-        unit=work.unit,
-        covers=work.covers,
+        **pick(work, "unit", "covers", "waits", "waits_at", "copies"),
         low_seconds=low,
         high_seconds=high + wide,
         cpu_low_seconds=on_cpu / factor,
@@ -85,9 +85,6 @@ def estimate(work: Workload, name: str, gpus: Sequence[Gpu], parameters: Paramet
             for family in sorted({family for _, family in parts} - {""})
         },
         launches=sum(row.launches * row.count for row in work.rows if row.route != "cpu"),
-        waits=work.waits,
-        waits_at=work.waits_at,
-        copies=work.copies,
         without_formula=sum(row.count for row in work.rows if row.family == NONE),
         left_out=work.raising,
     )
