@@ -16,13 +16,8 @@ from opcheck.render.wording import list_findings
 
 #: The headlines in a word each, as the grid has them.
 WORDS: dict[str, str] = dict(zip(HEADLINES, ("fails", "unknown", "variable", "partly", "native"), strict=True))
-_MEANINGS = {
-    "native": "runs natively",
-    "partly": "runs, partly on the CPU",
-    "variable": "runs only with PYTORCH_ENABLE_MPS_FALLBACK=1",
-    "fails": "raises",
-    "unknown": "could not tell",
-}
+#: What each of them means, in the order of the legend; a model that fails does so by an error.
+_MEANINGS = {WORDS[each]: each for each in (*HEADLINES[:1:-1], *HEADLINES[:2])} | {"fails": "raises"}
 _GRID = "Releases and macOS versions"
 _NONE = "none"
 #: Columns that the name of a finding may take: leaves room for two versions of a change within 100.
