@@ -2,11 +2,13 @@
 
 import functools
 import textwrap
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
+from opcheck.common import documents
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, Effect, FixedBasis, Frequency, StatementEvidenceKind, StatementSort
 from opcheck.data.conditions import EVERY_DEVICE, Condition, parse
@@ -185,20 +187,6 @@ def describe_statement(statement: Statement) -> StatementFacts:
     return msgspec.convert(statement, StatementFacts, from_attributes=True)
 
 
-_PROGRAM = """\
-import torch
-
-
-def result(device):
-{body}
-
-
-expected, actual = result("cpu"), result("mps").cpu()
-same = expected.shape == actual.shape and expected.dtype == actual.dtype
-print("right" if same and torch.allclose(actual, expected, rtol=1e-3, equal_nan=True) else "wrong")
-"""
-
-
 def program_text(body: str) -> str:
     """Return the program around the body of ``result``: it prints ``right`` or ``wrong`` on a Mac.
 
@@ -207,4 +195,5 @@ def program_text(body: str) -> str:
     Args:
         body: statements that return a tensor, made on ``device``.
     """
-    return _PROGRAM.format(body=textwrap.indent(body.strip("\n"), "    "))
+    template = documents.read_text(Path(__file__).with_name("statement_program.template"))
+    return template.format(body=textwrap.indent(body.strip("\n"), "    "))
