@@ -3,17 +3,19 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, get_args
+from pathlib import Path
+from typing import get_args
 
 from opcheck.capture.dimensions import dimensions
 from opcheck.common.text import and_more, any_layer, filesize
-from opcheck.common.versions import Span, Target, Version
+from opcheck.common.versions import Span, Target
 from opcheck.common.vocabulary import GrowthKind
+from opcheck.data.strict_yaml import read_as
 from opcheck.judge.callgraph import is_view, route_of
 from opcheck.judge.memory.estimate import deciding, smallest
 from opcheck.judge.memory.replay import never_written
 from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
-from opcheck.model.records import Finding, GroupLocation, MacFit, Memory, MemoryGrowth, OpCall, TensorSpec
+from opcheck.model.records import Finding, GroupLocation, MacFit, Memory, MemoryGrowth, OpCall, Record, TensorSpec
 
 # -- OC130: the run takes more memory than the GPU of a Mac gives ----------------------------------
 
@@ -104,45 +106,31 @@ _COMPUTED = {
 _OPERATORS = 3
 
 
-class _Limit(NamedTuple):
+_MEASURES: dict[str, Callable[[TensorSpec], int]] = {
+    "dimension": lambda spec: max(spec.shape),
+    "bytes": lambda spec: spec.nbytes,
+    "elements": lambda spec: math.prod(spec.shape),
+}
+
+
+class _Limit(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an MPSNDArray cannot be, and what comes of it on some versions of macOS."""
 
     name: str
-    passes: Callable[[TensorSpec], bool]
+    #: a key of _MEASURES, and the most of it
+    measure: str
+    above: int
     effect: str
-    macos: Span = Span()
+    macos: Span
     #: what the program ends with, by release
     prints: tuple[tuple[Span, str], ...] = ()
 
     def is_passed_by(self, spec: TensorSpec) -> bool:
         """Return whether a tensor is beyond the limit."""
-        return spec.device == "mps" and bool(spec.shape) and self.passes(spec)
+        return spec.device == "mps" and bool(spec.shape) and _MEASURES[self.measure](spec) > self.above
 
 
-_LIMITS = (
-    _Limit(
-        "a dimension above 2**31 - 1",
-        lambda spec: max(spec.shape) > 2**31 - 1,
-        "fails",
-        # OperationUtils.mm: the texts of the wheels of 2.9 to 2.15.
-        prints=(
-            (Span.of("2.13"), "MPSGraph does not support tensor dims larger than INT_MAX"),
-            (Span.of("2.9", "2.13"), "MPSGaph does not support tensor dims larger than INT_MAX"),
-            (Span(until=Version(2, 9)), "Error: NDArray dimension length > INT_MAX"),
-        ),
-    ),
-    _Limit(
-        "more than 2**32 bytes",
-        lambda spec: spec.nbytes > 2**32,
-        "may fail",
-        Span(until=Version(26, 0)),
-        ((Span(), "Error: total bytes of NDArray > 2**32"),),
-    ),
-    # Reports of macOS 26 and 27 have tensors of more bytes, and wrong values beyond this many elements (OC131.md).
-    _Limit(
-        "more than 2**32 elements", lambda spec: math.prod(spec.shape) > 2**32, "may give wrong values", Span.of("26")
-    ),
-)
+_LIMITS = read_as(Path(__file__).with_name("tensor_limits.yaml"), tuple[_Limit, ...])
 
 
 @audit_rule("OC131", "warning")
