@@ -3,11 +3,13 @@
 import functools
 import sys
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.optim import optimizer
 
+from opcheck.common.yaml_text import load_shipped
 from opcheck.tracing.torch_private import AttributePlace, place, require_names
 
 MPS_IS_AVAILABLE = AttributePlace(torch._C, "_mps_is_available")
@@ -23,15 +25,7 @@ MPS_IS_ON_MACOS = AttributePlace(torch._C, "_mps_is_on_macos_or_newer")
 
 #: What describes a machine, and touches no GPU.  Dynamo requests the current stream, which is a number to a Mac
 #: (torch/_dynamo/variables/streams.py, 2.13; aten/src/ATen/mps/MPSGuardImpl.h, getDevice and getStream).
-_QUESTIONS = frozenset(
-    {
-        *("_mps_is_available", "_mps_is_in_bad_fork", "_mps_is_on_macos_or_newer"),
-        *("_mps_get_default_generator", "_accelerator_getAccelerator"),
-        *("_accelerator_getDeviceIndex", "_accelerator_getStream"),
-        *("_accelerator_isAllocatorInitialized", "_accelerator_getAllocatorSettings"),
-        "_accelerator_setAllocatorSettings",
-    }
-)
+_QUESTIONS = frozenset(load_shipped(Path(__file__).with_name("questions.yaml")))
 
 
 BUILT_FOR_MPS = bool(getattr(*HAS_MPS, False))
