@@ -111,10 +111,9 @@ def resolution(op: str, line: str, lists: OpLists) -> tuple[str, FallbackKind | 
         return resolved.status, resolved.kind
     overloads = [name for name in lists.operators(line) if name.startswith(op + ".")]
     kinds = {(each.status, each.kind) for each in (lists.resolve(name, line) for name in overloads)}
-    for fallback in _KINDS_OF_FALLBACK:
-        if fallback in kinds:
-            return fallback
-    return next(iter(sorted(kinds, key=str)), ("unknown", None))
+    # The kinds of fallback come first.
+    ordered = sorted(kinds, key=lambda each: (each not in _KINDS_OF_FALLBACK, str(each)))
+    return ordered[0] if ordered else ("unknown", None)
 
 
 _KINDS_OF_FALLBACK: tuple[tuple[str, FallbackKind], ...] = (("fallback", "always"), ("fallback", "env"))
