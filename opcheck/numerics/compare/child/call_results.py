@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from opcheck.common.grouping import group_values
 from opcheck.numerics.child.closeness import dtype_name
 from opcheck.numerics.child.float64 import Float64Call
 from opcheck.numerics.child.installed_devices import synchronize
@@ -126,10 +127,8 @@ class Clock:
 
     def records(self) -> Iterator[Time]:
         """Return the times by operator, the slowest operator first."""
-        ops = dict.fromkeys(op for op, _ in self._kinds)
         rows = []
-        for op in ops:
-            kinds = [kind for (name, _), kind in self._kinds.items() if name == op]
+        for op, kinds in group_values((op, kind) for (op, _), kind in self._kinds.items()).items():
             of_cpu = [calls * cpu for calls, _, cpu in kinds if cpu is not None]
             rows.append(
                 Time(
