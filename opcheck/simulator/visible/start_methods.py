@@ -8,7 +8,7 @@ import multiprocessing
 import sys
 from collections.abc import Iterator
 from multiprocessing import context, process, reduction
-from typing import Any
+from typing import Any, NamedTuple
 
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_chain
@@ -73,11 +73,10 @@ class _Nowhere:
         return memoryview(data).nbytes
 
 
-class _Pickled:
+class _Pickled(NamedTuple):
     """Stands in for the connection that a spawned process inherits (multiprocessing/popen_spawn_posix.py, _DupFd)."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    number: int
 
 
 if sys.platform != "win32":
