@@ -33,10 +33,6 @@ def lanes(length: int, reads: int = _READS) -> int:
     return min(_MOST, round_up(-(-length // reads), _LANES))
 
 
-def _flag(tensor: Tensor | None) -> int:
-    return int(tensor is not None)
-
-
 def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
     """Bind native_layer_norm (LayerNorm.mm, layer_norm_mps): a threadgroup a row."""
     source, shape = call.arguments["input"].contiguous(), call.arguments["normalized_shape"]
@@ -50,7 +46,7 @@ def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
     group = lanes(length) if how == "single_row" else _MOST
     bound = {
         "input": source, "output": out, "meanOut": mean, "rstdTensor": rstd, "axis_size": length,
-        "epsilon": call.arguments["eps"], "use_weight": _flag(weight), "use_bias": _flag(bias),
+        "epsilon": call.arguments["eps"], "use_weight": int(weight is not None), "use_bias": int(bias is not None),
         "weight": None if weight is None else weight.contiguous(),
         "bias": None if bias is None else bias.contiguous(),
     }  # fmt: skip
