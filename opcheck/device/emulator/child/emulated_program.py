@@ -71,7 +71,7 @@ def _run(request: RunRequest, file: Path) -> int:
 
     def leave_what_was_seen(number: int) -> None:
         run.broke_off(platform.SignalledError(number))
-        _leave(request, run, 128 + number)
+        _write(request, RunOutcome(report=run.report, exit_code=128 + number))
 
     processes = Processes(file, run.give_up_starting)
     run.follow(processes)
@@ -107,12 +107,8 @@ def _run(request: RunRequest, file: Path) -> int:
         # registered runs.
         vars(threading)["_shutdown"]()
         atexit._run_exitfuncs()
-    _leave(request, run, code)
-    return code
-
-
-def _leave(request: RunRequest, run: Emulation, code: int) -> None:
     _write(request, RunOutcome(report=run.report, exit_code=code))
+    return code
 
 
 def _write(request: RunRequest, outcome: RunOutcome | WorkFailure) -> None:
