@@ -381,8 +381,6 @@ def _member(stream: BinaryIO, info: zipfile.ZipInfo) -> tuple[BinaryIO, int]:
 # -- Finds the format of a file of weights by its first bytes, and reads its header --
 
 
-#: What libraries raise of a damaged file, besides Python's own errors.
-_DAMAGES = (zipfile.BadZipFile, struct.error)
 #: Suffixes of files that hold weights.
 SUFFIXES = (".safetensors", ".gguf", ".pt", ".pth", ".bin", ".ckpt", ".pt2", ".onnx")
 
@@ -401,7 +399,7 @@ def read(stream: BinaryIO, size: int, name: str, *, is_whole: bool = True) -> St
     """
     try:
         return _read(stream, size, name, is_whole=is_whole)
-    except (OSError, ValueError, RuntimeError, OverflowError, *_DAMAGES) as error:
+    except (OSError, ValueError, RuntimeError, OverflowError, zipfile.BadZipFile, struct.error) as error:
         raise make_damaged_error(name, one_line(error)) from error
 
 
