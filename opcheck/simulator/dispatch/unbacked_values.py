@@ -60,9 +60,8 @@ def _number(times: int) -> int:
 
 def make_copy(spec: TensorMeta, times: int) -> tuple[torch.Tensor, str]:
     """Return the content of a copy to the host, and its name."""
-    if _turns(times):
-        return torch.ones(spec.shape, dtype=spec.dtype), "ones"
-    return torch.zeros(spec.shape, dtype=spec.dtype), "zeros"
+    name, value = ("ones", 1) if _turns(times) else ("zeros", 0)
+    return torch.full(spec.shape, value, dtype=spec.dtype), name
 
 
 def _turns(times: int) -> bool:
