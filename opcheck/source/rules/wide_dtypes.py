@@ -314,7 +314,7 @@ class Dtypes:
         maker = self._scanned.dotted_name(source.func) if isinstance(source, ast.Call) else ""
         if name in {"fit_transform", "transform"} and _SCALERS.fullmatch(maker) and node.args:
             return self._array(node.args[0])
-        if (dtype := _ELSEWHERE.get(f"{maker}.{name}")) and not argument(made, None, "dtype"):  # type: ignore[arg-type]
+        if (dtype := _ELSEWHERE.get(f"{maker}.{name}")) and not argument(source, None, "dtype"):  # type: ignore[arg-type]
             return ArrayKind("numpy", _SPELLED[dtype])
         kind = self.kind(value)
         asked = argument(node, 0, "dtype")
