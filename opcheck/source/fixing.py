@@ -310,10 +310,10 @@ def _apply_all(lines: list[str], proposed: list[tuple[str, tuple[Edit, ...]]]) -
     chosen: list[tuple[str, tuple[Edit, ...]]] = []
     taken: defaultdict[int, list[Edit]] = defaultdict(list)
     for rule, edits in proposed:
-        if (fitting := fit(edits, lines, taken)) is not None:
-            chosen.append((rule, fitting))
-            for edit in fitting:
-                taken[edit.line].append(edit)
+        fitting = fit(edits, lines, taken)
+        chosen += [(rule, fitting)] if fitting else []
+        for edit in fitting or ():
+            taken[edit.line].append(edit)
     changed, applied = apply(lines, [edits for _, edits in chosen])
     # Those that overlap, or make a line too long together, come in the next round.
     return changed, Counter(chosen[number][0] for number in applied)

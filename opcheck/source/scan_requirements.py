@@ -141,10 +141,7 @@ def _fix(text: str, line: str, number: int, *, is_quoted: bool) -> Fix | None:
 
     Of a build of torch for CUDA a Mac gets the same version from the index.
     """
-    try:
-        wanted = Requirement(text)
-    except ValueError:
-        return None
+    wanted = Requirement(text)
     start = line.find(text)
     name = canonicalize_name(wanted.name)
     package = PACKAGES.load().by_name.get(name)

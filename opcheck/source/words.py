@@ -38,6 +38,13 @@ def last(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def imported_modules(node: ast.AST) -> list[str]:
+    """Return the modules, and what may be modules, that a statement imports, but for relative ones."""
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+
+
 def word(node: ast.AST) -> str:
     """Return the last part of a name, or the text of a constant; empty for other nodes."""
     if isinstance(node, ast.Constant):

@@ -20,11 +20,8 @@ _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
 @rule("OC204")
 def find_refusals(node: ast.Assert | ast.If, scanned: Scanned) -> Iterator[Hit]:
     """``assert`` of CUDA, and ``if not CUDA: raise``."""
-    if isinstance(node, ast.Assert):
-        refuses = _is_about_cuda(node.test) and scanned.mac.truth(node.test) is False
-    else:
-        is_true = _is_about_cuda(node.test) and scanned.mac.truth(node.test) is True
-        refuses = is_true and _ends(node.body[-1], scanned)
+    refuses = _is_about_cuda(node.test) and scanned.mac.truth(node.test) is isinstance(node, ast.If)
+    refuses = refuses and (isinstance(node, ast.Assert) or _ends(node.body[-1], scanned))
     may = isinstance(node, ast.If) and not refuses and _may_refuse(node, scanned)
     if (refuses or may) and not _is_caught(node, scanned):
         yield hit("may end" if may else "ends", node.test, fix=_fix(node, scanned))
@@ -181,10 +178,8 @@ def _half(node: ast.If | ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
 
 def _is_half(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether an expression, or what a statement assigns, is a dtype of 16 bits."""
-    if isinstance(node, ast.Assign):
+    if isinstance(node, (ast.Assign, ast.Expr)):
         node = node.value
-    elif isinstance(node, ast.Expr) and method(node.value) in {"half", "bfloat16"}:
-        return True
     if method(node) in {"half", "bfloat16"}:
         return True
     if isinstance(node, ast.Constant):

@@ -91,7 +91,7 @@ def _ternary_fix(
         return None
     mps = scanned.text(second).replace("cpu", "mps")
     edits = (insert_before(second, f"{mps} if {asked} else "),)
-    helper = _call_of_helper(node, node, devices, scanned)
+    helper = _call_of_helper(node, devices, scanned)
     # The helper gives no index: in its place where the choice itself would be too long.
     is_indexed = devices[0].text == "cuda:0"
     if is_indexed and is_too_long(edits, scanned.lines):
@@ -99,28 +99,26 @@ def _ternary_fix(
     return Fix(edits, "safe", () if is_indexed else helper)
 
 
-def _call_of_helper(
-    node: ast.expr, test: ast.IfExp | ast.If, devices: tuple[Device, Device], scanned: Scanned
-) -> tuple[Edit, ...]:
+def _call_of_helper(node: ast.IfExp, devices: tuple[Device, Device], scanned: Scanned) -> tuple[Edit, ...]:
     """The same by a helper function, where nothing but CUDA decides."""
-    plain = isinstance(test.test, ast.Call) and devices[0].text in {"cuda", "cuda:0"}
+    plain = isinstance(node.test, ast.Call) and devices[0].text in {"cuda", "cuda:0"}
     if not plain or devices[0].is_object != devices[1].is_object:
         return ()
-    text = "{helper}"
-    if devices[0].is_object:
-        text = f"{torch_name(scanned)}.device({text})"
-    return (replace(node, text),)
+    return (replace(node, _write_device("{helper}", devices[0], scanned)),)
+
+
+def _write_device(text: str, like: Device, scanned: Scanned) -> str:
+    """Write a device as a text, or as a torch.device, as another one is written."""
+    return f"{torch_name(scanned)}.device({text})" if like.is_object else text
 
 
 def _like_tensor(node: ast.expr, asked: ast.Attribute, devices: tuple[Device, Device], scanned: Scanned) -> Fix | None:
     """``"cuda" if x.is_cuda else "cpu"`` is the type of the tensor's device."""
     if (devices[0].text, devices[1].text) != ("cuda", "cpu") or devices[0].is_object != devices[1].is_object:
         return None
-    text = f"{scanned.text(asked.value)}.device.type"
-    if devices[0].is_object:
-        if not torch_name(scanned):
-            return None
-        text = f"{torch_name(scanned)}.device({text})"
+    if devices[0].is_object and not torch_name(scanned):
+        return None
+    text = _write_device(f"{scanned.text(asked.value)}.device.type", devices[0], scanned)
     return Fix((_without_parentheses(node, text, scanned),))
 
 
@@ -284,13 +282,10 @@ def _chooses_among_more(node: ast.If, sides: _Sides, scanned: Scanned) -> bool:
 
 def _later(node: ast.If, scanned: Scanned) -> Iterator[ast.stmt]:
     """The statements of the function below an if statement, and not inside of it."""
-    statement: ast.AST = node
-    while isinstance(statement, ast.stmt) and not isinstance(statement, _FUNCTIONS):
-        yield from _statements_after(statement, scanned)
-        parent = scanned.program.parent(statement)
-        if parent is None:
+    for statement, _ in scanned.program.ancestors(node):
+        if not isinstance(statement, ast.stmt) or isinstance(statement, _FUNCTIONS):
             return
-        statement = parent
+        yield from _statements_after(statement, scanned)
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -378,12 +373,8 @@ def _statement_fix(node: ast.If, scanned: Scanned, devices: tuple[Device, Device
     value = statement.value if isinstance(statement, (ast.Assign, ast.Return)) else None
     if not asked or value is None or _is_elif(node, scanned):
         return None
-    device = 'device("mps")' if devices[0].is_object else '"mps"'
-    if devices[0].is_object:
-        device = f"{torch_name(scanned)}.{device}"
-    target = "return"
-    if isinstance(statement, ast.Assign):
-        target = f"{scanned.text(statement.targets[0])} ="
+    device = _write_device('"mps"', devices[0], scanned)
+    target = f"{scanned.text(statement.targets[0])} =" if isinstance(statement, ast.Assign) else "return"
     return _elif(node, asked, [f"{target} {device}"], scanned)
 
 
@@ -404,15 +395,10 @@ def _elif(node: ast.If, asked: str, body: list[str], scanned: Scanned) -> Fix | 
     lines = [f"{indent}elif {asked}:", *(f"{indent}{deeper}{line}" for line in body)]
     if not node.orelse:
         return Fix((insert_line((node.body[-1].end_lineno or node.lineno) + 1, "\n".join(lines)),))
-    line = node.orelse[0].lineno
-    while line > (node.body[-1].end_lineno or 0) and not _is_else(scanned.lines[line - 1], indent):
-        line -= 1
-    is_else = _is_else(scanned.lines[line - 1], indent)
-    return Fix((insert_line(line, "\n".join(lines)),)) if is_else else None
-
-
-def _is_else(line: str, indent: str) -> bool:
-    return line.startswith((f"{indent}else", f"{indent}elif"))
+    places = range(node.orelse[0].lineno, node.body[-1].end_lineno or 0, -1)
+    begins = (f"{indent}else", f"{indent}elif")
+    line = next((line for line in places if scanned.lines[line - 1].startswith(begins)), 0)
+    return Fix((insert_line(line, "\n".join(lines)),)) if line else None
 
 
 # -- if use_cuda: x = x.cuda() -----------------------------------------------------------------------

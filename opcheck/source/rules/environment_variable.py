@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from opcheck.data.environment import ENVIRONMENT, NAME, MpsVariable, number
 from opcheck.source.edits import Fix, replace
 from opcheck.source.rule import Hit, Scanned, argument, hit, rule
-from opcheck.source.words import UNKNOWN, quote
+from opcheck.source.words import UNKNOWN, imported_modules, quote
 
 #: Importing these imports torch.
 _TORCH = {"torch", "torchvision", "torchaudio", "timm", "accelerate", "diffusers", "lightning"}
@@ -110,13 +110,5 @@ def _torch_import(node: ast.AST, scanned: Scanned) -> ast.stmt | None:
 
 
 def _first_import(tree: ast.Module) -> ast.stmt | None:
-    for statement in tree.body:
-        if isinstance(statement, ast.Import):
-            names = [alias.name for alias in statement.names]
-        elif isinstance(statement, ast.ImportFrom) and not statement.level:
-            names = [statement.module or ""]
-        else:
-            continue
-        if any(name.partition(".")[0] in _TORCH for name in names):
-            return statement
-    return None
+    tops = ({name.partition(".")[0] for name in imported_modules(statement)} for statement in tree.body)
+    return next((statement for statement, names in zip(tree.body, tops, strict=True) if names & _TORCH), None)

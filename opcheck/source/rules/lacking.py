@@ -7,7 +7,7 @@ from pathlib import Path
 from opcheck.data.packages import PACKAGES, Package
 from opcheck.source.call_tables import read_lists, read_table
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule
-from opcheck.source.words import begins
+from opcheck.source.words import begins, imported_modules
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
 
@@ -94,13 +94,7 @@ def _first(scanned: Scanned) -> dict[str, ast.AST]:
 
 def _lacking(node: ast.AST, scanned: Scanned) -> list[str]:
     """The distributions that an import needs and a Mac has not."""
-    if isinstance(node, ast.Import):
-        modules = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom) and not node.level:
-        modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-    else:
-        return []
-    pairs = [(module, _distribution(module)) for module in modules]
+    pairs = [(module, _distribution(module)) for module in imported_modules(node)]
     return [
         name
         for module, name in pairs

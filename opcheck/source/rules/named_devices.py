@@ -64,11 +64,9 @@ def _fix_move(node: ast.Call, scanned: Scanned) -> Fix | None:
     if index is not None and not first_gpu:
         return _fix_indexed_move(node, index, scanned)
     further = scanned.keywords(node, "non_blocking")
-    device = "" if first_gpu else cuda_name(node, scanned)
-    if device:
-        return Fix((replace_method(node, "cuda", f"to({device}{further})"),))
-    if name := device_name(node, scanned):
-        return Fix((replace_method(node, "cuda", f"to({name}{further})"),), "unsafe")
+    certain = "" if first_gpu else cuda_name(node, scanned)
+    if name := certain or device_name(node, scanned):
+        return Fix((replace_method(node, "cuda", f"to({name}{further})"),), "safe" if certain else "unsafe")
     cuda = '"cuda:0"' if first_gpu else '"cuda"'
     return choose_device(cuda, scanned, lambda text: replace_method(node, "cuda", f"to({text}{further})"))
 
@@ -171,10 +169,9 @@ def _fix_device(origin: ast.AST, scanned: Scanned) -> Fix | None:
     """
     if isinstance(origin, (ast.JoinedStr, ast.BinOp, ast.Call)):
         return _fix_indexed_device(origin, scanned)
-    plain = isinstance(origin, ast.Constant) and origin.value in {"cuda", "cuda:0"}
-    if not plain or not isinstance(origin, ast.Constant) or _in_default(origin, scanned):
+    if not isinstance(origin, ast.Constant) or origin.value not in {"cuda", "cuda:0"}:
         return None
-    if _one_of_several(origin, scanned):
+    if _in_default(origin, scanned) or _one_of_several(origin, scanned):
         return None
     if name := _device_in_scope(origin, scanned):
         return Fix((replace(origin, name),), "unsafe")
