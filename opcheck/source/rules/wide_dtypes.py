@@ -9,6 +9,7 @@ from typing import NamedTuple
 from opcheck.common.versions import Version
 from opcheck.source.call_tables import read_lists, read_table, read_words
 from opcheck.source.program import Binding, Function, walk
+from opcheck.source.project import defaults
 from opcheck.source.rule import Hit, Scanned, argument, chain, hit, method, rule, torch_alias
 from opcheck.source.words import is_cuda, last
 
@@ -205,8 +206,7 @@ class Dtypes:
         if not isinstance(function, Function):
             return []
         parameters = [*function.args.posonlyargs, *function.args.args]
-        with_default = parameters[len(parameters) - len(function.args.defaults) :]
-        defaults = {each.arg: value for each, value in zip(with_default, function.args.defaults, strict=True)}
+        by_parameter = {parameter: value for _, parameter, value in defaults(function)}
         uses = self._program.uses.get(function.name, [])
         if node not in parameters or len(uses) > _MOST or function.decorator_list:
             return []
@@ -215,7 +215,7 @@ class Dtypes:
             call = self._program.parent(use) if isinstance(use, ast.Name) else None
             if not isinstance(call, ast.Call) or call.func is not use:
                 return []
-            values.append(argument(call, parameters.index(node), name) or defaults.get(name))
+            values.append(argument(call, parameters.index(node), name) or by_parameter.get(name))
         return values
 
     def _find_returned(self, function: Function) -> ArrayKind | None:
