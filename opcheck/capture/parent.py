@@ -276,9 +276,8 @@ def ask(
 
 
 def _explain(error: WorkerError, request: CaptureRequest) -> CaptureError:
-    late = f"the model {error} and was ended"
     message, hint = {
-        "late": (late, "give it longer with --timeout, or smaller inputs with --input"),
+        "late": (f"the model {error} and was ended", "give it longer with --timeout, or smaller inputs with --input"),
         "garbled": (
             f"the model's process {error}",
             "the model writes to a file descriptor that is not its own: find where, and leave it out",

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -461,38 +461,42 @@ def _from_recipe(spec: str) -> Repository:
 # -- the hub ---------------------------------------------------------------------------------------------------------
 
 
-Result = TypeVar("Result")
+def import_hub(subject: str) -> Any:
+    """Return huggingface_hub, or raise a ModelLoadError where it is not installed."""
+    try:
+        return importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        context, hint = f"{subject} is on a hub", "python -m pip install huggingface_hub"
+        raise ModelLoadError("huggingface_hub is not installed", context=context, hint=hint) from error
 
 
-def ask_hub(work: Callable[[], Result], until: float) -> Result:
+def ask_hub(work: Callable[[], Any], seconds: float) -> Any:
     """Return the result of requests to the hub, with a limit on their time and on the size of each answer.
 
     In a thread of its own, which ends with the process: no library stops a transfer that continues.
 
     Args:
         work: makes the requests with huggingface_hub.
-        until: by time.monotonic().
+        seconds: what they may take.
 
     Raises:
         TimeoutError: it takes longer; a server may send a byte now and then.
     """
-    outcome: Future[Result] = Future()
+    outcome: Future[Any] = Future()
 
     def answer() -> None:
         try:
             session: Any = importlib.import_module("huggingface_hub.utils").get_session()
             # Before huggingface_hub 1.0 it is a session of requests.
             hooks = (session.event_hooks if hasattr(session, "event_hooks") else session.hooks)["response"]
-            if _limit_size not in hooks:
-                hooks.append(_limit_size)
+            hooks[:] = dict.fromkeys([*hooks, _limit_size])
             outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             outcome.set_exception(error)
 
-    left = max(until - time.monotonic(), 0.0)
     threading.Thread(target=answer, daemon=True).start()
-    if not wait([outcome], left).done:
-        raise TimeoutError(f"its answer is not complete after {left:.3g} s")
+    if not wait([outcome], seconds).done:
+        raise TimeoutError(f"its answer is not complete after {max(seconds, 0):.3g} s")
     return outcome.result()
 
 
@@ -513,26 +517,16 @@ def _limit_size(response: Any, *_arguments: Any, **_options: Any) -> None:
 
 
 def _from_hub(name: _Name, *, trusted: bool) -> Repository:
-    try:
-        import huggingface_hub as hub
-        from huggingface_hub import constants
-        from huggingface_hub.utils.tqdm import disable_progress_bars
-    except ImportError as error:
-        raise ModelLoadError(
-            "huggingface_hub is not installed",
-            context=f"model {name.repository} is on a hub",
-            hint="python -m pip install huggingface_hub",
-        ) from error
+    hub = import_hub(f"model {name.repository}")
+    from huggingface_hub import constants
+
     if constants.HF_HUB_OFFLINE:
         return _from_cache(name, "HF_HUB_OFFLINE is set", trusted=trusted)
-    disable_progress_bars()
+    importlib.import_module("huggingface_hub.utils").disable_progress_bars()
     api = hub.HfApi()
-    start = time.monotonic()
-    until = start + WHOLE
+    until = time.monotonic() + WHOLE
     try:
-        info = ask_hub(
-            lambda: api.model_info(name.repository, revision=name.revision, timeout=PATIENCE), start + FIRST_ANSWER
-        )
+        info = ask_hub(lambda: api.model_info(name.repository, revision=name.revision, timeout=PATIENCE), FIRST_ANSWER)
         commit = str(info.sha)
         kept = _load_kept(name.repository, commit, trusted=trusted)
         if kept is not None:
@@ -541,12 +535,14 @@ def _from_hub(name: _Name, *, trusted: bool) -> Repository:
         names = sorted(entry.rfilename for entry in info.siblings or ())
 
         def text(path: str) -> str:
-            local = ask_hub(lambda: hub.hf_hub_download(name.repository, path, revision=commit), until)
+            local = ask_hub(
+                lambda: hub.hf_hub_download(name.repository, path, revision=commit), until - time.monotonic()
+            )
             return _text(Path(local), path, name.repository)
 
         def header(path: str) -> Counter[str]:
             parse = functools.partial(api.parse_safetensors_file_metadata, name.repository, path, revision=commit)
-            metadata = ask_hub(lambda: parse(timeout=PATIENCE), until)
+            metadata = ask_hub(lambda: parse(timeout=PATIENCE), until - time.monotonic())
             return _count((tensor.dtype, math.prod(tensor.shape[:_MOST_AXES])) for tensor in metadata.tensors.values())
 
         repository = _read_files(name.repository, names, text, header, trusted=trusted)
@@ -555,8 +551,7 @@ def _from_hub(name: _Name, *, trusted: bool) -> Repository:
         raise
     except Exception as error:  # huggingface_hub takes what a server sends as it comes
         if is_unreachable(error):
-            why = f"{constants.ENDPOINT} does not answer ({type_and_text(error)})"
-            return _from_cache(name, why, trusted=trusted)
+            return _from_cache(name, f"{constants.ENDPOINT} does not answer ({type_and_text(error)})", trusted=trusted)
         raise refusal(error, name) from error
     _keep(repository, commit)
     _keep(repository, name.revision or _MAIN)

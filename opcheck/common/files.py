@@ -80,8 +80,7 @@ def check_writable(path: Path) -> None:
     """
     with _explain_writing(path, _HINT):
         if _is_device(path):
-            if path not in _CHECKED:
-                _CHECKED[path] = _open_device(path)
+            _CHECKED[path] = _open_device(path)
             os.write(_CHECKED[path], b"")  # /dev/full refuses that, too
         else:
             with _open_beside(path) as (file, _):
@@ -207,10 +206,9 @@ def is_file(path: str | Path) -> bool:
 
 
 def _is_device(path: Path) -> bool:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return not stat.S_ISREG(path.stat().st_mode)
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _open_device(path: Path) -> int:

@@ -61,25 +61,17 @@ def read_baseline(kind: type[_Baseline], path: Path, schema: str, again: str) ->
         UsageError: it cannot be read, is damaged, or is of another schema or of other fingerprints.
     """
     written = f"write it again: {again}"
-
-    def refuse(message: str, hint: str, context: str) -> UsageError:
-        return UsageError(message, context=f"{path}{context}", hint=hint)
-
     content = read_content(path, schema, again)
     stated = content["schema"]
     if stated != schema:
         is_newer = int(stated.partition("/")[2]) > int(schema.partition("/")[2])
-        raise refuse(
-            f"the baseline is of the {'newer' if is_newer else 'older'} schema {stated}",
-            "install the opcheck that wrote it, or a later one" if is_newer else written,
-            f"; this is opcheck {tool.VERSION}, which reads {schema}",
-        )
+        problem = f"the baseline is of the {'newer' if is_newer else 'older'} schema {stated}"
+        hint = "install the opcheck that wrote it, or a later one" if is_newer else written
+        raise UsageError(problem, context=f"{path}; this is opcheck {tool.VERSION}, which reads {schema}", hint=hint)
     if content.get("fingerprints") != VERSION:
-        raise refuse(
-            f"the baseline has other fingerprints: {brief(content.get('fingerprints'))}",
-            f"none of its findings would be found again; {written}",
-            f"; this is opcheck {tool.VERSION}, whose are {VERSION!r}",
-        )
+        problem = f"the baseline has other fingerprints: {brief(content.get('fingerprints'))}"
+        hint = f"none of its findings would be found again; {written}"
+        raise UsageError(problem, context=f"{path}; this is opcheck {tool.VERSION}, whose are {VERSION!r}", hint=hint)
     with explain_errors(DocumentError, "the baseline is damaged", context=path, hint=written):
         return documents.convert(content, kind)
 

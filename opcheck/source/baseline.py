@@ -1,6 +1,5 @@
 """Reads and writes the baseline of a scan: a file of known findings, which a report then leaves out."""
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -59,7 +58,7 @@ def read(path: Path) -> frozenset[str]:
 
 def check_replaceable(path: Path) -> None:
     """Refuse to replace a file that is neither empty nor a baseline; ``read_content`` raises."""
-    if os.path.lexists(path) and not (is_file(path) and not path.stat().st_size):
+    if is_file(path) and path.stat().st_size:
         read_content(path, SCHEMA, _WRITE)
 
 

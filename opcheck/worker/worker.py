@@ -260,30 +260,8 @@ def run_program(
     return code
 
 
-def _writers(descriptor: int, secret: str) -> tuple[Callable[[Any], None], protocol.Say]:
-    """Return what writes the result of this fork to its parent, and what requests time for a stage."""
-    process = os.getpid()
-
-    def write(content: Any) -> None:
-        if os.getpid() == process:  # and not a fork of it that user code let run on
-            with os.fdopen(descriptor, "wb", closefd=False) as pipe:
-                pipe.write(protocol.seal(content, secret))
-
-    def say(_text: str, *, seconds: float = 0.0) -> None:
-        if seconds:
-            write(seconds)
-
-    return write, say
-
-
 def run_forked(
-    work: Callable[..., Answer],
-    answer: Any,
-    seconds: float,
-    *,
-    more: float = 0.0,
-    group: bool = True,
-    quiet: bool = False,
+    work: Callable[..., Answer], reply: Any, seconds: float, *, more: float = 0, group: bool = True, quiet: bool = False
 ) -> Answer:
     """Return the result of ``work`` from a fork of this process, which shares all that is loaded here.
 
@@ -292,7 +270,7 @@ def run_forked(
 
     Args:
         work: what is done there; its result can be written as JSON.  With ``more`` it is called with a ``Say``.
-        answer: the type of that.
+        reply: the type of that.
         seconds: the fork is killed after these, unless a stage requests more.
         more: seconds that its stages can ask for altogether; each of them has the grace of a process.
         group: what the fork has started is ended with it; else it stays in the session of this process, and who ends
@@ -307,12 +285,18 @@ def run_forked(
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
+            process = os.getpid()
+
+            def write(content: Any) -> None:
+                if os.getpid() == process:  # and not a fork of it that user code let run on
+                    with os.fdopen(writing, "wb", closefd=False) as pipe:
+                        pipe.write(protocol.seal(content, secret))
+
             os.close(reading)
             if printed is not None:
                 os.dup2(printed.fileno(), 1)
                 os.dup2(printed.fileno(), 2)
-            write, say = _writers(writing, secret)
-            write(work(say) if more else work())
+            write(work(lambda _text, *, seconds=0.0: write(seconds)) if more else work())
             return 0
 
         fork = Fork(live, group=group)
@@ -321,15 +305,15 @@ def run_forked(
         text = last = ""
         try:
             lines = LineReader(reading, lambda: fork.alive)
-            decoder = msgspec.json.Decoder(answer | float if more else answer)
-            deadline = time.monotonic() + seconds + (GRACE if more else 0.0)
+            decoder = msgspec.json.Decoder(reply | float if more else reply)
+            deadline = time.monotonic() + seconds + (GRACE if more else 0)
             latest = deadline + more
             while (line := lines.next(deadline)) is not None:
-                made: Answer | float = protocol.unseal(line, secret, decoder)
-                if not more or not isinstance(made, float):
-                    return cast("Answer", made)
-                seconds = made
-                deadline = min(time.monotonic() + seconds + GRACE, latest)
+                message: Answer | float = protocol.unseal(line, secret, decoder)
+                if not more or not isinstance(message, float):
+                    return cast("Answer", message)
+                seconds = message or seconds
+                deadline = min(time.monotonic() + message + GRACE, latest) if message else deadline
         except LateError:
             kind, text = "late", f"was not done after {seconds:g} s"
         except GarbledError as error:

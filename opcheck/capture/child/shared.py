@@ -133,8 +133,8 @@ def _in_a_fork(request: CaptureRequest, targets: Sequence[Target], order: Sequen
             return failure_of(error, request.model)
 
     try:
-        more = _limit(request, len(order))
-        result = run_forked(work, Captures | WorkFailure, request.time_limit, more=more, group=False)
+        limit, more = request.time_limit, _limit(request, len(order))
+        result = run_forked(work, Captures | WorkFailure, limit, more=more, group=False)
     except WorkerError as error:
         raise CaptureError(
             f"the process that loaded the model {error}",

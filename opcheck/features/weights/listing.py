@@ -166,23 +166,18 @@ class HubListing:
         """
         self._name = repository.parse_name(name)
         self.source = source
-        start = time.monotonic()
-        self._until = start + repository.FIRST_ANSWER
+        self._until = time.monotonic() + repository.FIRST_ANSWER
         name, revision, wait = self._name.repository, self._name.revision, repository.PATIENCE
         info = self._ask(lambda hub: hub.HfApi().model_info(name, revision=revision, timeout=wait))
-        self._until = start + repository.WHOLE
+        self._until = time.monotonic() + repository.WHOLE
         self._commit = str(info.sha)
         every = sorted(entry.rfilename for entry in info.siblings or ())
         self.names = [n for n in every if not n.startswith("/") and ".." not in n.split("/") and "\\" not in n]
 
     def _ask(self, request: Callable[[Any], Any]) -> Any:
+        hub = repository.import_hub(self.source)
         try:
-            import huggingface_hub as hub
-        except ImportError as error:
-            context, hint = f"{self.source} is on a hub", "python -m pip install huggingface_hub"
-            raise ModelLoadError("huggingface_hub is not installed", context=context, hint=hint) from error
-        try:
-            return repository.ask_hub(lambda: request(hub), self._until)
+            return repository.ask_hub(lambda: request(hub), self._until - time.monotonic())
         except OpcheckError:
             raise
         except Exception as error:  # huggingface_hub takes what a server sends as it comes
@@ -211,12 +206,7 @@ class _RemoteFile:
     """A file on a server that answers requests of ranges."""
 
     def __init__(self, hub: Any, name: str, file: str, commit: str, until: float) -> None:
-        utilities: Any = importlib.import_module("huggingface_hub.utils")
-
         self._address = hub.hf_hub_url(name, file, revision=commit)
-        self._headers = utilities.build_hf_headers()
-        self._session = utilities.get_session()
-        self._check = utilities.hf_raise_for_status
         self._until = until
         self._left, self._block = _MOST, _BLOCK
         self.size = self._start = 0
@@ -233,7 +223,7 @@ class _RemoteFile:
             self._block = min(2 * self._block, _LARGEST)
             self._start = offset
             size = min(max(count, self._block), self.size - offset)
-            self._read = repository.ask_hub(lambda: self._request(offset, size), self._until)
+            self._read = repository.ask_hub(lambda: self._request(offset, size), self._until - time.monotonic())
         at = offset - self._start
         return self._read[at : at + count]
 
@@ -241,11 +231,12 @@ class _RemoteFile:
         self._left -= count
         if self._left < 0:
             raise DocumentError(f"its header is longer than {_MOST >> 20} MiB")
-        headers = {**self._headers, "range": f"bytes={offset}-{offset + count - 1}"}
-        with self._session.stream(
+        utilities: Any = importlib.import_module("huggingface_hub.utils")
+        headers = {**utilities.build_hf_headers(), "range": f"bytes={offset}-{offset + count - 1}"}
+        with utilities.get_session().stream(
             "GET", self._address, headers=headers, timeout=repository.PATIENCE, follow_redirects=True
         ) as response:
-            self._check(response)
+            utilities.hf_raise_for_status(response)
             if response.status_code != _PARTIAL and (offset or response.status_code != _COMPLETE):
                 raise DocumentError("the server sends no ranges of files")
             total = response.headers.get("content-range", "").rpartition("/")[2]
