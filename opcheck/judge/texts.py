@@ -24,3 +24,5 @@ MEMORY: dict[str, str] = _TABLE["memory"]
 #: How calls begin a dtype: the prefixes of their names; and the operators that make another view of memory.
 BEGINS: dict[str, list[str]] = _TABLE["begins"]
 VIEWS: list[str] = _TABLE["views"]
+#: What computes a call beyond a limit, by its route.
+COMPUTED: dict[str, str] = _TABLE["computed"]

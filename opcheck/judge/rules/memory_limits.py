@@ -15,6 +15,7 @@ from opcheck.judge.callgraph import is_view, route_of
 from opcheck.judge.memory.estimate import deciding, smallest
 from opcheck.judge.memory.replay import never_written
 from opcheck.judge.rules.rule import Audited, audit_rule, finding, sentences
+from opcheck.judge.texts import COMPUTED
 from opcheck.model.records import Finding, GroupLocation, MacFit, Memory, MemoryGrowth, OpCall, Record, TensorSpec
 
 # -- OC130: the run takes more memory than the GPU of a Mac gives ----------------------------------
@@ -95,13 +96,6 @@ def _report_growth(entries: Sequence[MemoryGrowth], kind: GrowthKind, *, is_seen
 
 # -- OC131: a tensor beyond what MPSGraph can describe, in a call that no statement of the op lists covers --
 
-#: What computes a call beyond a limit, by its route; the other routes describe no tensor to Apple's libraries.
-_COMPUTED = {
-    "graph": "MPSGraph computes the call, and",
-    "mps": "an MPS kernel computes the call, and",
-    "either": "where the kernel goes through MPSGraph, it",
-    "unknown": "where the kernel goes through MPSGraph, it",
-}
 #: Operators that a finding names.
 _OPERATORS = 3
 
@@ -148,7 +142,7 @@ def find_large_tensors(audited: Audited) -> Iterator[Finding]:
         # A statement on wrong values says more of them.
         if limit is None or largest is None or (verdict.advisories and not limit.prints):
             continue
-        computed = _COMPUTED.get(route_of(call, verdict, audited.target, audited.lists))
+        computed = COMPUTED.get(route_of(call, verdict, audited.target, audited.lists))
         if computed:
             beyond.setdefault((limit, f"{computed} {limit.effect}"), []).append((call, largest))
     for (limit, effect), calls in beyond.items():
