@@ -12,7 +12,8 @@ from opcheck.render.wording import NOT_CHECKED
 #: What each outcome is called.
 _WORDS: dict[str, str] = load_shipped(Path(__file__).with_name("outcome_words.yaml"))
 _SHOWN = 4
-_PARTS = {"part": "part", "outcome": "outcome", "since": "since", "why": "because"}
+_ABOUT = {"outcome": "outcome", "since": "since", "why": "because"}
+_PARTS = {"part": "part", **_ABOUT}
 _FILES: dict[str, blocks.Column] = {
     "file": "name",
     "outcome": "outcome",
@@ -39,10 +40,8 @@ def methods_document(answer: MethodsAnswer) -> Iterator[blocks.Block]:
     decided = sum(part.outcome != "unknown" for part in answer.methods)
     share = f"{decided} of {plural(len(answer.methods), 'method')} decided"
     yield blocks.Heading(f"{share} on torch {answer.torch}, macOS {answer.macos}", 1)
-    columns: dict[str, blocks.Column] = {"method": "part", **_PARTS}
-    del columns["part"]
-    columns["evidence"] = lambda part: "; ".join(part.evidence)
-    yield blocks.table_of(answer.methods, columns, code=(0,), wide=(4,))
+    evidence: dict[str, blocks.Column] = {"evidence": lambda part: "; ".join(part.evidence)}
+    yield blocks.table_of(answer.methods, {"method": "part", **_ABOUT, **evidence}, code=(0,), wide=(4,))
     yield blocks.Lines((NOT_CHECKED,))
 
 
