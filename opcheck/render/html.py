@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from opcheck.common.sanitize import for_html, for_json
 from opcheck.common.text import filesize, plural
+from opcheck.render import texts
 from opcheck.render.document import Document, Heading, Title, parts
 
 if TYPE_CHECKING:
@@ -127,17 +128,11 @@ class Series(NamedTuple):
     """States that are drawn together: their label, and the class that colours them."""
 
     label: str
-    states: tuple[str, ...]
+    states: Sequence[str]
     css: str
 
 
-SERIES = (
-    Series("native", ("native",), "native"),
-    Series("CPU inside the kernel or always", ("fallback_internal", "fallback_always"), "always"),
-    Series("CPU with the variable", ("fallback_env",), "env"),
-    Series("unsupported", ("unsupported",), "unsupported"),
-    Series("unknown", ("unknown",), "unknown"),
-)
+SERIES = tuple(Series(**each) for each in texts.SERIES)
 
 
 class Bar(NamedTuple):

@@ -17,3 +17,5 @@ NOWHERE: dict[str, str] = _TABLE["nowhere"]
 FAMILIES: dict[str, str] = _TABLE["families"]
 #: What mends a group of findings, and the rules that belong to it.
 REMEDIES: dict[str, list[str]] = _TABLE["remedies"]
+#: The states that a drawing shows together: the fields of ``html.Series``.
+SERIES: list[dict[str, Any]] = _TABLE["series"]
