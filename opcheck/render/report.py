@@ -327,8 +327,7 @@ def suites(report: Report) -> tuple[str, Iterable[Suite]]:
     native. A finding that is not about one operator is a test case of its own.
     """
     properties = {
-        "tool": report.tool,
-        "headline": report.headline,
+        **pick(report, "tool", "headline"),
         "numbers": summary.deciding_numbers(report),
         "totals": summary.totals(report),
         "transfers": summary.transfers(report),

@@ -245,8 +245,7 @@ def pages(
     home = records.Home(
         tool=TOOL,
         op_lists=lists.digest,
-        torch=newest.torch,
-        macos=newest.macos,
+        **pick(newest, "torch", "macos"),
         operators=len(op_pages),
         models=len(model_pages),
         counts={line.torch: line.counts for line in lines},

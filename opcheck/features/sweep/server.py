@@ -276,9 +276,8 @@ class _Work:
         for judged in summaries(trace, targets, self.lists):
             outcome = records.SweepOutcome(
                 targets=(records.target_name(judged.target),),
-                headline=judged.headline,
+                **pick(judged, "headline", "totals"),
                 complete=trace.complete,
-                totals=judged.totals,
                 not_native=tuple(
                     records.NotNativeCalls(op=op, status=status, kind=kind or "", calls=calls)
                     for op, status, kind, calls in judged.operators

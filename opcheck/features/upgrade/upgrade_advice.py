@@ -129,8 +129,7 @@ def advise(
     return Advice(
         tool=TOOL,
         **pick(report, "model", "target", "headline"),
-        complete=report.capture.complete,
-        flags=report.capture.flags,
+        **pick(report.capture, "complete", "flags"),
         findings=tuple(_removal(finding, seen, current) for finding in seen[current].counted),
         upgrade=_best(seen, current),
         newest=_upgrade(newest, seen, current) if newest else None,
