@@ -81,13 +81,11 @@ def with_tensors(
     graph: torch.fx.GraphModule,
 ) -> None:
     """Give a copied program other tensors and another graph. Required to emulate an export."""
+    values = {"_state_dict": state, "_constants": constants, "_example_inputs": inputs, "_graph_module": graph}
     with require_names("exporting on an emulated Mac"):
-        for name in ("_state_dict", "_constants", "_example_inputs", "_graph_module"):
+        for name in values:
             getattr(program, name)
-        program._state_dict = state
-        program._constants = constants
-        program._example_inputs = inputs
-        program._graph_module = graph
+    vars(program).update(values)
 
 
 __all__ = ["FakeTensor", "FakeTensorMode"]
