@@ -114,13 +114,9 @@ def _start(file: Path, environment: Mapping[str, str], keep: Callable[[bytes], N
         partial = _PARTIAL.search(waiting) if part else None
         ready = waiting[: partial.start()] if partial else waiting
         waiting = waiting[len(ready) :]
-        _print(ready)
+        # The reader may be gone.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.buffer.write(ready)
+            sys.stderr.buffer.flush()
 
     return run_program("opcheck.device.observe.child.observed_program:main", file, environment, pass_on)
-
-
-def _print(content: bytes) -> None:
-    # The reader may be gone.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.buffer.write(content)
-        sys.stderr.buffer.flush()
