@@ -139,7 +139,8 @@ class CallTimeline:
             if row and there and back and not self._left[number] and row.op not in _COPIES:
                 runs = min(self._counts[number], len(there))
                 self._left[number] += runs
-                what, nbytes = "its kernel copied memory to the CPU and back", sum(map(_count_bytes, (*there, *back)))
+                what = "its kernel copied memory to the CPU and back"
+                nbytes = sum(int(event.numbers["bytes"]) for event in (*there, *back))
                 verdict = Verdict(status="fallback", kind="internal", because=what)
                 yield self._make_calls(row.op, {number: runs}, verdict, nbytes=nbytes)
 
@@ -178,10 +179,6 @@ class CallTimeline:
                 place = GroupLocation.at(row.location, module=any_layer(row.module), count=0, phase=row.phase)
                 by_place[place] += count
         return tuple(msgspec.structs.replace(place, count=count) for place, count in by_place.items())
-
-
-def _count_bytes(event: LogEvent) -> int:
-    return int(event.numbers["bytes"])
 
 
 def _fallback_warnings(end: End | None, events: Sequence[LogEvent], lists: OpLists) -> dict[str, tuple[LogEvent, ...]]:
