@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import judging, values
+from opcheck.kernels.host.host_call import round_up
 from opcheck.kernels.host.layer_calls import bind_few_queries
 from opcheck.kernels.judging import EPS, rounding, summed_slack
 from opcheck.kernels.launch import KernelCall, Launch, Launches, family
@@ -51,10 +52,6 @@ def _int8(call: KernelCall, dtype: torch.dtype) -> Launches:
 _TILE = 16
 
 
-def _rounded_up(extent: int, to: int) -> int:
-    return -(-extent // to) * to
-
-
 def _scales(call: KernelCall, dtype: torch.dtype, alpha: float, beta: float) -> Tensor:
     """Return alpha and beta in the type of the accumulator, which is wider for half types and integers."""
     kinds = [dtype_named(field.type) for field in call.fields("alpha_beta")]
@@ -83,7 +80,7 @@ def _matmul(call: KernelCall, dtype: torch.dtype) -> Launches:
         if call["op"] == "addmm":
             bound["alpha_beta"] = _scales(call, dtype, 2, 3)
         expected = {"outputData": (left, value, summed_slack(size, value, result))}
-        yield Launch(bound, (_rounded_up(n, _TILE), _rounded_up(m, _TILE)), expected, group=(_TILE, _TILE))
+        yield Launch(bound, (round_up(n, _TILE), round_up(m, _TILE)), expected, group=(_TILE, _TILE))
 
 
 @family(r"naive_(?P<op>bmm|addbmm|baddbmm)_{any}")
@@ -105,7 +102,7 @@ def _batched_product(call: KernelCall, dtype: torch.dtype) -> Launches:
     yield Launch({
         "mat1Data": left, "mat2Data": right, "biasData": bias, "alpha_beta": _scales(call, dtype, 2, 3),
         "strides": strides, "sizes": (m, k, n, batch)
-    }, (_rounded_up(n, _TILE), _rounded_up(m, _TILE), 1 if summed else batch),
+    }, (round_up(n, _TILE), round_up(m, _TILE), 1 if summed else batch),
         {"outputData": (left, value, summed_slack(size, value, dtype))}, group=(_TILE, _TILE, 1))  # fmt: skip
 
 
