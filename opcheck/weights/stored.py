@@ -115,7 +115,7 @@ class Cursor:
             limit: bytes that may be read or skipped.
         """
         self._stream = stream
-        self.left = size
+        self._size = size
         self._limit = limit
         self.position = 0
 
@@ -145,9 +145,8 @@ class Cursor:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def _advance(self, count: int) -> None:
-        if count > self.left:
-            raise DocumentError(f"its header claims {count:,} bytes where {self.left:,} are left")
-        self.left -= count
+        if count > (left := self._size - self.position):
+            raise DocumentError(f"its header claims {count:,} bytes where {left:,} are left")
         self.position += count
         if self.position > self._limit:
             raise DocumentError(f"its header is longer than {self._limit >> 20} MiB")
