@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from opcheck.common.sanitize import for_html, for_json
 from opcheck.common.text import filesize, plural
-from opcheck.render import texts
+from opcheck.render import report_words
 from opcheck.render.document import Document, Heading, Title, parts
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Series(NamedTuple):
     css: str
 
 
-SERIES = tuple(Series(**each) for each in texts.SERIES)
+SERIES = tuple(Series(**each) for each in report_words.SERIES)
 
 
 class Bar(NamedTuple):
