@@ -83,7 +83,7 @@ FUNCTIONS: dict[str, Function] = {
     "log_sigmoid_backward": lambda x, g: _aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
 }
 
-#: How far off results may be, and how large operands (allowances.yaml).
+#: The allowed errors of results, and the largest operands (allowances.yaml).
 _ALLOWED: dict[str, Any] = load_shipped(Path(__file__).with_name("allowances.yaml"))
 _HARD = tuple(_ALLOWED["hard"])
 _ULPS, _LARGEST = (

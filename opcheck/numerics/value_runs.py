@@ -10,7 +10,7 @@ from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
 #: Bytes that a number of the model takes: as it was built, in the run, and in float64; and again for its gradient.
 _BYTES, _BYTES_OF_GRADIENT = 4 + 4 + 8, 4 + 8
-#: What the process calls: the emulated Mac is above this room.
+#: The functions that the child process calls, by name: the emulated Mac is above this room.
 _PRECISION = "opcheck.numerics.precision.child.precision_run:compare"
 _NUMBERS = "opcheck.device.emulator.child.model_numbers:check"
 

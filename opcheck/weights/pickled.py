@@ -182,7 +182,7 @@ class _OpcodeStack:
         return name
 
 
-#: Opcodes that push a value of their own, and the function that makes it; a set is a list here.
+#: Opcodes that push a new value, and its factory; a set is a list here.
 _NEW: dict[str, Callable[[], Any]] = {"EMPTY_TUPLE": tuple, "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": list}
 _NEW |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False, "MARK": lambda: _Mark}
 _PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}

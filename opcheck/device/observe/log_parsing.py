@@ -114,7 +114,7 @@ class PatternTable(NamedTuple):
     cut_short: tuple[Pattern, ...]
     #: what services and programs put before a line
     prefixes: tuple[re.Pattern[str], ...]
-    #: a line without any of these has no text of the table
+    #: expressions for words that each text of the table contains
     signals: tuple[re.Pattern[str], ...]
     #: the frames of a traceback
     frames: tuple[re.Pattern[str], ...]

@@ -122,7 +122,7 @@ FORMULAS: dict[str, Callable[[Given], Any]] = {
 
 # -- the call again ---------------------------------------------------------------------------------
 
-#: What is known of operators, by their overload packets where their names are whole (cpu_reference.yaml).
+#: Facts about operators (cpu_reference.yaml), keyed by overload packet where the names are complete.
 _TABLE: dict[str, Any] = load_shipped(Path(__file__).with_suffix(".yaml"))
 _SUMS = tuple(f"aten::{name}" for name in _TABLE["sums"])
 _CHOOSING = {getattr(aten, name) for name in _TABLE["choosing"]}
