@@ -205,8 +205,13 @@ class Quoted(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of an event with this text, by the worst effect of the statements."""
-        return _KINDS[min((each.effect for each in self.statements), key=EFFECTS.index)]
+        """The kind of an event with this text, by the worst effect of the statements.
+
+        Where one text both raises and aborts, it raises: an exception that ends the process is printed by libc++abi,
+        which has a wording of its own (patterns.yaml).
+        """
+        effects = {each.effect for each in self.statements}
+        return _KINDS[min(effects - {"aborts"} if "raises" in effects else effects, key=EFFECTS.index)]
 
     @property
     def span(self) -> Span:

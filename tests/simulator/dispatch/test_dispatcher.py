@@ -8,7 +8,7 @@ import torch
 from opcheck.capture.child.recording.graph import op_call
 from opcheck.simulator.dispatch.tensor import is_on_mps, wrap
 from opcheck.simulator.dispatch.tensor_meta import spec_of
-from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.errors import RefusedError
 from tests.simulator.mac import names, recorded
 
 BIG = torch.zeros(200, 200)  # more elements than values are kept for
@@ -123,8 +123,8 @@ def test_an_unknown_value_is_guessed_and_said() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_compressed_tensors_are_not_simulated() -> None:
-    with pytest.raises(NotSimulatedError, match="sparse_csr"):
+def test_compressed_tensors_are_refused_as_on_a_mac() -> None:
+    with pytest.raises(RefusedError, match="new_compressed_tensor"):
         recorded(lambda x: x.to_sparse_csr(), torch.eye(2))
 
 
