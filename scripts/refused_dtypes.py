@@ -72,7 +72,6 @@ def scenes(dtype: torch.dtype, *, is_out: bool) -> Iterator[Scene]:
 
 def outcomes(names: Sequence[str], device: str) -> Outcome:
     """Call each overload in each dtype on the CPU, or on the meta device."""
-    torch.set_num_threads(1)
     schema_bodies._made = lambda tensor: tensor.to(device)  # noqa: SLF001 - arguments of another device
     recorded: Outcome = {}
     for name in names:

@@ -12,6 +12,7 @@ printed.
 
 import argparse
 import fnmatch
+import functools
 import json
 import sys
 import warnings
@@ -232,11 +233,7 @@ def _attempt(overload: Any, scene: Scene, watch: Watch) -> None:
 
 def in_forks(names: Sequence[str], line: str) -> Bodies:
     """Record in child processes: arguments that were made up may end one."""
-
-    def work(some: Sequence[str]) -> Bodies:
-        torch.set_num_threads(1)  # a pool of threads does not live on in a fork
-        return record(some, line)
-
+    work = functools.partial(record, line=line)
     return record_in_forks(names, work, Bodies, chunk=CHUNK, seconds=SECONDS, label=f"{line} ")
 
 
