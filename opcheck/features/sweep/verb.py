@@ -38,6 +38,12 @@ _NEEDED = {"joblib": "", "pyarrow": "", "distributed": "dask"}
 class _SweepGroup(HelpGroup):
     """A click group whose first word may be a model, which is then swept."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a subcommand as click does; any other word is a model."""
+        return super().resolve_command(ctx, args if args and args[0] in self.commands else ["models", *args])
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments as click does; flags of a sweep may come before its models."""
         if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:
