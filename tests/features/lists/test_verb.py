@@ -40,7 +40,7 @@ def test_building_from_nothing_is_refused(opcheck: CommandLine) -> None:
 
 def test_linting_the_own_lists_says_how_many_statements_they_hold(opcheck: CommandLine, lists: OpLists) -> None:
     result = opcheck("lists", "lint")
-    assert (result.code, result.out) == (0, f"{len(lists.statements.all)} statements: no problem\n")
+    assert (result.code, result.out) == (0, f"{len(lists.statements.all):,} statements: no problem\n")
 
 
 def test_linting_names_every_problem_and_could_not_tell(opcheck: CommandLine, tmp_path: Path) -> None:
