@@ -16,7 +16,7 @@ from opcheck.common.vocabulary import MemoryOrigin
 from opcheck.model.records import Birth, OpCall, TensorSpec
 from opcheck.simulator.dispatch.calls import check_layout
 from opcheck.simulator.dispatch.tensor import parameter_to_mps, to_mps, to_mps_in_place
-from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError, RefusedError
 from opcheck.tracing.torch_private.modules import buffers_of, parameters_of
 from opcheck.tracing.torch_private.tensors import is_wrapper, mark_parameter
 
@@ -90,10 +90,9 @@ class Mover:
             return self._move_wrapper(tensor, name)
         try:
             check_layout(tensor)
-        except NotSimulatedError as error:
-            raise CaptureError(
-                str(error), context=name, hint="give it in a dense layout, if the model takes that"
-            ) from error
+        except (NotSimulatedError, RefusedError) as error:
+            hint = "give it in a dense layout, if the model takes that"
+            raise CaptureError(f"a tensor of layout {tensor.layout}: {error}", context=name, hint=hint) from error
         is_parameter = kind == "parameter"
         maker = None if tensor.dtype in PLAIN_DTYPES else self._births.origin(tensor)
         # A parameter or buffer of a lazy module has no size before the first call makes it.

@@ -287,9 +287,9 @@ def _data(self: Any) -> torch.Tensor:
     if (state := self._mps) is None:
         return _Base.data.__get__(self)
     alias = state.alias()
-    result = wrap(alias.spec, alias.payload, alias.memory, alias_of=self)
     # An uninitialized parameter allows reading its own data, and nothing else.
     with dispatch.without_function_modes():
+        result = wrap(alias.spec, alias.payload, alias.memory, alias_of=self)
         set_bits(result, conjugate=self.is_conj(), negative=self.is_neg())
     return result
 
