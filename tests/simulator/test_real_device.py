@@ -45,7 +45,7 @@ IN_ONE_PROCESS = """
 import threading, warnings
 import torch
 from opcheck import emulate
-from opcheck.simulator.real_device import hidden, out_of_reach
+from opcheck.simulator.real_device import hide_device, out_of_reach
 
 warnings.simplefilter("error")
 
@@ -65,7 +65,7 @@ with out_of_reach():
     print("sparse:", outcome(lambda: torch._C._mps_deviceSynchronize()))
     print("accelerator:", outcome(torch.accelerator.synchronize))
     assert torch.backends.mps.is_available()
-    with hidden():
+    with hide_device():
         print("hidden:", torch.backends.mps.is_available(), torch.accelerator.current_accelerator())
     assert torch.backends.mps.is_available()
 assert tables() == before

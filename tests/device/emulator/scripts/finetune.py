@@ -36,6 +36,8 @@ config = BertConfig(
     num_attention_heads=2,
     intermediate_size=64,
     max_position_embeddings=32,
+    hidden_dropout_prob=0.0,  # each device draws from its own stream
+    attention_probs_dropout_prob=0.0,
     attn_implementation=args.attention,
 )
 with tempfile.TemporaryDirectory() as directory:
