@@ -68,6 +68,8 @@ FIRST_ANSWER = 30.0
 WHOLE = 120.0
 #: Bytes of one answer: the list of 100,000 files has a fifth.
 _MOST_ANSWER = 64 << 20
+#: The name of the threads that wait for a hub.
+_ASKING = "opcheck asks a hub"
 
 #: The revision where none is named.
 _MAIN = "main"
@@ -494,14 +496,19 @@ def ask_hub(work: Callable[[], Any], seconds: float) -> Any:
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             outcome.set_exception(error)
 
-    threading.Thread(target=answer, daemon=True).start()
+    threading.Thread(target=answer, name=_ASKING, daemon=True).start()
     if not wait([outcome], seconds).done:
         raise TimeoutError(f"its answer is not complete after {max(seconds, 0):.3g} s")
     return outcome.result()
 
 
 def _limit_size(response: Any, *_arguments: Any, **_options: Any) -> None:
-    """Let the content of a response of httpx or of requests end with an error where it is too long."""
+    """Let the content of a response of httpx or of requests end with an error where it is too long.
+
+    The session is the whole process's: what the program itself loads from a hub has no limit.
+    """
+    if threading.current_thread().name != _ASKING:
+        return
     name = "iter_bytes" if hasattr(response, "iter_bytes") else "iter_content"
     read = getattr(response, name)
 

@@ -202,6 +202,13 @@ def test_an_answer_that_is_too_long_is_not_read_to_its_end(
     assert len(str(raised.value).splitlines()) == 3
 
 
+def test_what_the_program_itself_downloads_has_no_limit(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repository, "_MOST_ANSWER", 8)
+    with pytest.raises(ModelLoadError, match="an answer of more than"):
+        fetch("org/plain")
+    assert HfApi().model_info("org/plain").id == "org/plain"
+
+
 def test_a_list_of_files_leads_out_of_no_repository() -> None:
     names = ["/config.json", "../config.json", "a/../config.json", "c:\\config.json", "a/config.json"]
     assert list(repository._configurations(names, code=False)) == ["a/config.json"]
