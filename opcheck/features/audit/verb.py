@@ -44,7 +44,7 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
         if self.plan and (self.vary or not mac.decisive_memory()):
             context = "--plan --vary" if self.vary else "--plan"
             hint = 'name the Mac, and audit the ranges of --vary alone: --plan --mac "M4 Pro 24 GB"'
-            raise UsageError("a plan is for one Mac and the model as it is", context=context, hint=hint)
+            raise UsageError("--plan needs a named Mac, and takes no --vary", context=context, hint=hint)
 
     def report(
         self, request: CaptureRequest, lists: OpLists, mac: MacOptions, progress: ProgressOptions
