@@ -97,7 +97,8 @@ def fix(paths: list[str], target: Target, filters: Filters = Filters(), *, unsaf
         reader = engine.read(paths, target, filters, fixer.contents, only)
         findings = last if number else first
         findings.update({path: [] for path in only or ()})
-        findings.update(_findings_by_file(reader.found.findings))
+        places = ((Path(each.place.file) if each.place else None, each) for each in reader.found.findings)
+        findings.update(group_values(places))
         only = fixer.apply(reader.found.proposals, reader.files)
         if not only:
             break
@@ -189,10 +190,6 @@ class _Fixer:
             used = {each.path for each, own in helpers_of if own and own.statement in each.after}
             changes += [FileChange(each.path, "", helpers.TEXT) for each in plan.new if used & each.users]
         return changes
-
-
-def _findings_by_file(findings: Iterable[ScanFinding]) -> dict[Path | None, list[ScanFinding]]:
-    return group_values((Path(each.place.file) if each.place else None, each) for each in findings)
 
 
 def _find_silenced(

@@ -311,11 +311,12 @@ class Dtypes:
 
     def _method(self, node: ast.Call, value: ast.expr, name: str) -> ArrayKind | None:
         source = self._program.only_value(value) or value
-        maker = self._scanned.dotted_name(source.func) if isinstance(source, ast.Call) else ""
-        if name in {"fit_transform", "transform"} and _SCALERS.fullmatch(maker) and node.args:
-            return self._array(node.args[0])
-        if (dtype := _ELSEWHERE.get(f"{maker}.{name}")) and not argument(source, None, "dtype"):  # type: ignore[arg-type]
-            return ArrayKind("numpy", _SPELLED[dtype])
+        if isinstance(source, ast.Call):
+            maker = self._scanned.dotted_name(source.func)
+            if name in {"fit_transform", "transform"} and _SCALERS.fullmatch(maker) and node.args:
+                return self._array(node.args[0])
+            if (dtype := _ELSEWHERE.get(f"{maker}.{name}")) and not argument(source, None, "dtype"):
+                return ArrayKind("numpy", _SPELLED[dtype])
         kind = self.kind(value)
         asked = argument(node, 0, "dtype")
         if name == "astype" and asked is not None and (kind is None or kind.family == "numpy"):
