@@ -8,7 +8,7 @@ import random
 import pytest
 
 from opcheck.common.versions import Version
-from opcheck.judge.memory.allocator import ALIGNMENT, MIB, Allocator, HeapBlock, LimitExceededError
+from opcheck.judge.memory.replay import ALIGNMENT, MIB, Allocator, HeapBlock, LimitExceededError
 
 GIB = 1024 * MIB
 WHOLE, PLACED = Version(2, 13), Version(2, 14)

@@ -23,8 +23,8 @@ from opcheck.device.emulator.child.mac_errors import CALL_RAISED, kind_on_a_mac,
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import common_route, example_of
 from opcheck.judge.judge import outcome
-from opcheck.judge.memory.allocator import LARGE_HEAP, Allocator, HeapBlock, LimitExceededError
 from opcheck.judge.memory.growth import REAL_NUMBERS_IN_KEY, VARIES, GraphPlace, GraphUses, describe, growth_of_results
+from opcheck.judge.memory.replay import LARGE_HEAP, Allocator, HeapBlock, LimitExceededError
 from opcheck.model.records import CallGroup, Example, GroupLocation, MemoryGrowth, Partition, SourceLocation, Verdict
 from opcheck.numerics.kernels.child.kernel_run import ShadowKernels
 from opcheck.simulator.dispatch.calls import Call, metas
