@@ -118,6 +118,11 @@ class OpCall(Record, frozen=True, kw_only=True):
     #: draws random numbers again, where torch.utils.checkpoint computes a forward pass again.
     recomputed: bool = False
 
+    @property
+    def place(self) -> GroupLocation:
+        """The line that makes the call."""
+        return GroupLocation.at(self.location, module=self.module, phase=self.phase)
+
 
 class Birth(Record, frozen=True, kw_only=True):
     """Where a tensor of a dtype that MPS may refuse was made, before it came to a recorded call."""

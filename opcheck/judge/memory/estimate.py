@@ -8,14 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
 from opcheck.data.macs import MACS, Mac
 from opcheck.data.watermarks import HIGH, LOW, watermarks
-from opcheck.judge.memory.replay import MOVE, Allocations, Taken, highest, replay_run
+from opcheck.judge.memory.replay import Allocations, Taken, highest, replay_run
 from opcheck.judge.texts import MEMORY
 from opcheck.model import records
 from opcheck.model.records import GroupLocation, MacFit, Memory, MemoryCache, MemoryPeak, OpCall, Trace
@@ -47,11 +45,10 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
     totals = [sum(at.values()) for at in run.sums]
     peak = highest(totals)
     weights = [piece.life.nbytes for piece in pieces if piece.kind in {"parameters", "buffers"}]
-    macs = tuple(_with_place(trace, *each) for each in run.fits)
     return Memory(
         peaks=(_measure_moved(pieces), *_peaks(trace, run.sums, totals)),
         holders=tuple(_holders(trace, pieces, peak)),
-        macs=macs,
+        macs=run.fits,
         allocation=records.MemoryAllocation(
             allocated=unlimited.allocated,
             live=unlimited.live,
@@ -68,7 +65,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
             *(MEMORY[name] for name in ("replayed", "working_sets")),
             describe_watermarks(ratios, target, is_set=trace.watermarks is not None),
             *((MEMORY["training"],) if run.keeps_state else ()),
-            *_convolution_notes(trace, workspaces, macs, asked),
+            *_convolution_notes(trace, workspaces, run.fits, asked),
         ),
         asked=asked,
     )
@@ -133,11 +130,7 @@ def _peaks(trace: Trace, sums: Sequence[Mapping[MemoryUse, int]], totals: Sequen
         if calls:
             at = max(calls, key=totals.__getitem__)
             call = trace.calls[at]
-            yield MemoryPeak(phase=phase, total=totals[at], held=dict(sums[at]), op=call.op, place=_place(call))
-
-
-def _place(call: OpCall) -> GroupLocation:
-    return GroupLocation.at(call.location, module=call.module, phase=call.phase)
+            yield MemoryPeak(phase=phase, total=totals[at], held=dict(sums[at]), op=call.op, place=call.place)
 
 
 def _holders(trace: Trace, pieces: Sequence[Taken], peak: int) -> Iterator[records.MemoryHolder]:
@@ -158,10 +151,6 @@ def _line(trace: Trace, piece: Taken) -> _Line:
         return (piece.kind, "", None, "", "move")
     call = trace.calls[piece.life.first]
     return (piece.kind, call.op, call.location, any_layer(call.module), call.phase)
-
-
-def _with_place(trace: Trace, fit: MacFit, raised: int | None) -> MacFit:
-    return fit if raised in {None, MOVE} else replace(fit, place=_place(trace.calls[raised or 0]))
 
 
 # -- Suggest what lowers the peak memory of a run --

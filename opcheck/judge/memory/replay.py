@@ -407,7 +407,7 @@ class Replayed(NamedTuple):
     allocated: int
     live: int
     other: int
-    #: the call where it raises, and the size that is tried; None: it comes to its end
+    #: the call where it raises, or MOVE, and the size that is tried; None: it comes to its end
     raised: int | None = None
     tried: int = 0
 
@@ -424,8 +424,8 @@ class ReplayedRun(NamedTuple):
     keeps_state: bool
     #: where nothing limits it
     unlimited: Replayed
-    #: for each size of Mac, and the call where the run raises; MOVE is the move before it
-    fits: Sequence[tuple[MacFit, int | None]]
+    #: for each size of Mac
+    fits: tuple[MacFit, ...]
 
 
 def replay_run(trace: Trace, target: Target, ratios: Watermarks, routes: Sequence[RouteKind]) -> ReplayedRun:
@@ -468,7 +468,7 @@ class Allocations:
         self.workspaces += [0] * (len(trace.calls) - len(self.workspaces))
         #: the bytes of each tensor that a call has for itself
         self._temporaries = [temporaries(call) for call in trace.calls]
-        self._ratios, self._target = ratios, target
+        self._ratios, self._target, self._calls = ratios, target, trace.calls
         self._new: dict[int, list[Taken]] = defaultdict(list)
         self._freed: dict[int, list[int]] = defaultdict(list)
         #: what outlives a step
@@ -535,8 +535,8 @@ class Allocations:
                 allocator.free(blocks.pop(storage))
         return highest
 
-    def fits(self, unlimited: Replayed, peak: int) -> Iterator[tuple[MacFit, int | None]]:
-        """Yield for each size of Mac whether the run fits, and the call where it raises; MOVE is the move before it.
+    def fits(self, unlimited: Replayed, peak: int) -> Iterator[MacFit]:
+        """Yield for each size of Mac whether the run fits, and the line where it raises.
 
         Args:
             unlimited: the replay without a limit.
@@ -550,19 +550,20 @@ class Allocations:
             least = min(filter(None, (limit, low)), default=unlimited.allocated + unlimited.other + 1)
             is_free = unlimited.allocated + unlimited.other < least and self._largest < figures.buffer
             result = unlimited if is_free else self.replay(figures)
+            raised = result.raised
             state: FitState = "fits" if peak <= figures.nbytes else "pressure"
-            fit = MacFit(
+            yield MacFit(
                 memory=mac.memory,
                 chips=tuple(chips[mac.memory]),
                 working_set=figures.nbytes,
                 limit=limit,
                 basis=figures.basis,
-                state=state if result.raised is None else "raises",
+                state=state if raised is None else "raises",
                 allocated=result.allocated,
                 other=result.other,
-                prints="" if result.raised is None else _text(self._target, result, figures, limit),
+                prints="" if raised is None else _text(self._target, result, figures, limit),
+                place=None if raised is None or raised == MOVE else self._calls[raised].place,
             )
-            yield fit, result.raised
 
 
 def _text(target: Target, result: Replayed, figures: WorkingSet, limit: int) -> str:
