@@ -7,10 +7,7 @@ import math
 import pytest
 
 from opcheck.common.errors import InputError
-from opcheck.common.versions import Version
-from opcheck.data.watermarks import HIGH, LOW, find_invalid, set_watermarks, watermarks
-
-TORCH = Version(2, 13)
+from opcheck.data.environment import HIGH, LOW, find_invalid, set_watermarks, watermarks
 
 
 @pytest.mark.parametrize(
@@ -30,7 +27,7 @@ TORCH = Version(2, 13)
 def test_the_ratios_are_read_as_the_allocator_reads_them(
     variables: dict[str, str], ratios: tuple[float, float]
 ) -> None:
-    assert watermarks(variables, TORCH) == ratios
+    assert watermarks(variables) == ratios
 
 
 @pytest.mark.parametrize(
@@ -46,13 +43,13 @@ def test_the_ratios_are_read_as_the_allocator_reads_them(
     ],
 )
 def test_a_ratio_that_the_allocator_refuses_ends_a_capture(variables: dict[str, str], prints: str) -> None:
-    invalid = find_invalid(watermarks(variables, TORCH))
+    invalid = find_invalid(watermarks(variables))
     assert invalid is not None
     assert invalid.prints == prints
     with pytest.raises(InputError, match=prints):
-        set_watermarks(variables, TORCH)
+        set_watermarks(variables)
 
 
 def test_variables_that_are_not_set_set_nothing() -> None:
-    assert set_watermarks({"PYTORCH_ENABLE_MPS_FALLBACK": "1"}, TORCH) is None
-    assert set_watermarks({LOW: "1.0"}, TORCH) == (1.7, 1)
+    assert set_watermarks({"PYTORCH_ENABLE_MPS_FALLBACK": "1"}) is None
+    assert set_watermarks({LOW: "1.0"}) == (1.7, 1)

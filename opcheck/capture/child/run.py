@@ -33,9 +33,9 @@ from opcheck.common.errors import LibraryLoadError, ModelLoadError, OpcheckError
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_text, error_type, one_line, type_and_text
 from opcheck.common.versions import Target, Version
+from opcheck.data.environment import set_watermarks, watermarks
 from opcheck.data.packages import PACKAGES
 from opcheck.data.registrations import load as load_lists
-from opcheck.data.watermarks import set_watermarks, watermarks
 from opcheck.model.records import RAISED_ON_A_MAC, Birth, Problem, Trace, Watermarks
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import KEEP_ELEMENTS, Simulator
@@ -220,7 +220,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
     """Run what was prepared once on the simulated Mac, and turn what was recorded into a trace."""
     model, inputs, step, births, saved, eager, packages, tracer, *_ = prepared
     registrations = dict(load_lists().operators(str(target.torch)))
-    memory, ratios = MacMemory(), set_watermarks(os.environ, target.torch)
+    memory, ratios = MacMemory(), set_watermarks(os.environ)
     recorder, mover = Recorder(births, _call.__code__), Mover(KEEP_ELEMENTS, births)
     mover.module(model)
     args, kwargs = mover.value(inputs.args, "args"), mover.value(inputs.kwargs, "kwargs")
@@ -265,7 +265,7 @@ def record(request: CaptureRequest, target: Target, prepared: Prepared, say: Say
         target,
         calls=(*moves, *op_calls(graph), *refusals),
         lifetimes=lifetimes(recorder.calls, recorder.tensors.freed, mover.placed, numbers, len(moves)),
-        watermarks=_with_fraction(ratios, memory.fraction, target),
+        watermarks=_with_fraction(ratios, memory.fraction),
         births=(*mover.births(numbers), *recorder.tensors.births(numbers), *saved),
         tracer=tracer,
         optimizer=str(step.optimizer) if step else "",
@@ -558,11 +558,11 @@ def differences(target: Target) -> Differences:
     return Differences(differences=tuple(notes), differing_libraries=tuple(libraries))
 
 
-def _with_fraction(ratios: Watermarks | None, fraction: float | None, target: Target) -> Watermarks | None:
+def _with_fraction(ratios: Watermarks | None, fraction: float | None) -> Watermarks | None:
     """Return the ratios after ``torch.mps.set_per_process_memory_fraction``, which sets the high one alone."""
     if fraction is None:
         return ratios
-    return (ratios or watermarks({}, target.torch))._replace(high=fraction)
+    return (ratios or watermarks({}))._replace(high=fraction)
 
 
 # -- the same model without the simulation: on the CPU, or on meta where it is large ----------------------------------

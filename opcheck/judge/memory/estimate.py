@@ -11,8 +11,8 @@ from typing import TypeVar
 from opcheck.common.text import any_layer, filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import MEMORY_USES, PHASES, MemoryUse, Phase, RouteKind
+from opcheck.data.environment import HIGH, LOW, watermarks
 from opcheck.data.macs import MACS, Mac
-from opcheck.data.watermarks import HIGH, LOW, watermarks
 from opcheck.judge.memory.replay import Allocations, Taken, highest, replay_run
 from opcheck.judge.texts import MEMORY
 from opcheck.model import records
@@ -39,7 +39,7 @@ def estimate(trace: Trace, target: Target, *, asked: int = 0, routes: Sequence[R
     """
     if not trace.lifetimes or not trace.calls:
         return None
-    ratios = ratios_of(trace, target)
+    ratios = ratios_of(trace)
     run = replay_run(trace, target, ratios, routes)
     pieces, workspaces, unlimited = run.pieces, run.workspaces, run.unlimited
     totals = [sum(at.values()) for at in run.sums]
@@ -81,7 +81,7 @@ def exceeds(trace: Trace, target: Target, memory: int, routes: Sequence[RouteKin
         routes: as for ``Allocations``.
     """
     figures = _find_mac(MACS.load().sized, memory).on(target.macos)
-    return Allocations(trace, target, ratios_of(trace, target), routes).replay(figures).raised is not None
+    return Allocations(trace, target, ratios_of(trace), routes).replay(figures).raised is not None
 
 
 _AnyMac = TypeVar("_AnyMac", Mac, MacFit)
@@ -258,9 +258,9 @@ def cache(shape: records.CacheShape, context: int) -> MemoryCache:
 # -- Decide which Macs have enough memory for a run, by Metal's working sets and the watermarks of the release --
 
 
-def ratios_of(trace: Trace, target: Target) -> records.Watermarks:
-    """Return the ratios of a run: those that it was captured with, else the defaults of the release."""
-    return trace.watermarks or watermarks({}, target.torch)
+def ratios_of(trace: Trace) -> records.Watermarks:
+    """Return the ratios of a run: those that it was captured with, else the defaults."""
+    return trace.watermarks or watermarks({})
 
 
 def describe_watermarks(ratios: records.Watermarks, target: Target, *, is_set: bool) -> str:

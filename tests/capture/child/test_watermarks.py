@@ -7,7 +7,7 @@ import torch
 
 import opcheck
 from opcheck.common.errors import InputError
-from opcheck.data.watermarks import HIGH, LOW
+from opcheck.data.environment import HIGH, LOW
 from opcheck.model.records import MacFit, Memory
 
 GIB = 1 << 30

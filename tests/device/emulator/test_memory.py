@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.data.watermarks import HIGH, LOW
+from opcheck.data.environment import HIGH, LOW
 from opcheck.simulator.visible.machine import WORKING_SET
 
 MIB = 1 << 20

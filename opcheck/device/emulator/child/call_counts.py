@@ -16,9 +16,9 @@ from opcheck.common.grouping import group_values
 from opcheck.common.text import any_layer, error_chain
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
+from opcheck.data.environment import find_invalid, watermarks
 from opcheck.data.messages import out_of_memory
 from opcheck.data.registrations import OpLists
-from opcheck.data.watermarks import find_invalid, watermarks
 from opcheck.device.emulator.child.mac_errors import CALL_RAISED, kind_on_a_mac, mark_raised_on_a_mac
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
 from opcheck.judge.callgraph import common_route, example_of
@@ -112,7 +112,7 @@ class EmulatedMemory(MacMemory):
             RuntimeError: a watermark is invalid.
         """
         if self._allocator is None:
-            ratios = watermarks(os.environ, self.torch)
+            ratios = watermarks(os.environ)
             if (invalid := find_invalid(ratios)) is not None:
                 raise RuntimeError(invalid.prints)
             high, low = (int(ratio * WORKING_SET) for ratio in ratios)

@@ -5,9 +5,9 @@ from typing import Any
 
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Span, Version
+from opcheck.data.environment import watermarks
 from opcheck.data.macs import MACS
 from opcheck.data.packages import PYTHONS
-from opcheck.data.watermarks import watermarks
 from opcheck.features.doctor.check import Examined, finding, install, rule
 from opcheck.model.records import Finding
 
@@ -94,7 +94,7 @@ def _memory(examined: Examined) -> Iterator[Finding]:
         return
     seen = environment.torch.recommended if environment.torch else None
     recommended = seen or MACS.load().sized[0].on(examined.macos).nbytes * size // _LITTLE
-    high = watermarks(environment.variables, examined.torch).high
+    high = watermarks(environment.variables).high
     limit = f"raises above {filesize(int(recommended * high))}" if high else "has no limit"
     claim = "torch reports that Metal recommends" if seen else "Metal is expected to recommend"
     yield finding("little memory", size=size, claim=claim, recommended=filesize(recommended), limit=limit)

@@ -4,8 +4,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
-from opcheck.data.environment import ENVIRONMENT, Explanation, number
-from opcheck.data.watermarks import HIGH, LOW, find_invalid, watermarks
+from opcheck.data.environment import ENVIRONMENT, HIGH, LOW, Explanation, find_invalid, number, watermarks
 from opcheck.features.doctor.check import Examined, finding, rule
 from opcheck.model.records import Finding
 
@@ -59,7 +58,7 @@ def _watermarks(examined: Examined) -> Iterator[Finding]:
     variables = examined.environment.variables
     if any(number(variables.get(name, "0")) is None for name in (HIGH, LOW)):
         return
-    invalid = find_invalid(watermarks(variables, examined.torch))
+    invalid = find_invalid(watermarks(variables))
     if invalid is not None:
         text = "high watermark" if invalid.variable == HIGH else "low watermark"
         given = "is" if invalid.variable in variables else "is by default"
