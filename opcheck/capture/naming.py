@@ -10,7 +10,7 @@ import functools
 import pickletools
 import re
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -57,8 +57,12 @@ def full_name(spec: str) -> str:
 def _full_name(spec: str) -> str:
     path, file = Path(spec), Path(spec.removesuffix(":"))
     if file.suffix == ".py" and is_file(file):
+        content = read_modules(file)
+        if content.error is not None:
+            message = f"{spec} is not a file of Python: {content.error}"
+            raise ModelLoadError(message, hint="correct the file, or name another: file.py:attribute")
         # A script that defines no model at its top level is run until it calls one (user_code.py).
-        return spec if not modules_in(file) and _runs(file) else _only_model([file], spec)
+        return spec if content.is_script and not content.modules else _only_model({file: content}, spec)
     if ":" in spec or spec.endswith((".ipynb", ".pt2", ".py")):
         return spec
     if is_file(path) or spec.lower().endswith(_WEIGHTS):
@@ -68,7 +72,7 @@ def _full_name(spec: str) -> str:
     if not path.is_dir() or any((path / name).is_file() for name in MARKERS):
         return spec
     if files := sorted(path.glob("*.py")):
-        return _only_model(files, spec)
+        return _only_model({each: read_modules(each) for each in files}, spec)
     raise no_configuration(spec, sorted(each.name for each in path.iterdir()))
 
 
@@ -82,10 +86,27 @@ class ModuleName(NamedTuple):
     used: bool
 
 
-def modules_in(path: Path) -> tuple[ModuleName, ...]:
-    """Return the modules that a file defines, in its order; none if it cannot be parsed."""
+class PythonFile(NamedTuple):
+    """What a file of Python does, as far as it shows without running it."""
+
+    #: in the file's order
+    modules: tuple[ModuleName, ...] = ()
+    #: it does more than define names
+    is_script: bool = False
+    #: why it cannot be parsed
+    error: SyntaxError | None = None
+
+
+def read_modules(path: Path) -> PythonFile:
+    """Return the modules that a file defines; none if it cannot be read or parsed."""
+    try:
+        statements = parse(documents.read(path), path.name).body
+    except OSError:
+        return PythonFile()
+    except SyntaxError as error:
+        return PythonFile(error=error)
     result: dict[str, ast.stmt] = {}
-    for node in _parse(path)[0]:
+    for node in statements:
         name = _defines_model(node, result)
         if name and not name.startswith("_"):
             result[name] = node
@@ -95,16 +116,13 @@ def modules_in(path: Path) -> tuple[ModuleName, ...]:
         for word in ast.walk(node)
         if isinstance(word, ast.Name) and word.id != name
     }
-    return tuple(ModuleName(name, _is_complete(node), name in used) for name, node in result.items())
-
-
-def _runs(path: Path) -> bool:
-    """Return whether a file does more than define names: it is a script."""
-    return any(
+    modules = tuple(ModuleName(name, _is_complete(node), name in used) for name, node in result.items())
+    is_script = any(
         isinstance(node, (ast.For, ast.If, ast.While, ast.With))
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
-        for node in _parse(path)[0]
+        for node in statements
     )
+    return PythonFile(modules, is_script)
 
 
 def _defines_model(node: ast.stmt, models: Iterable[str]) -> str:
@@ -157,31 +175,17 @@ def _needs(function: ast.FunctionDef) -> int:
     return positional + sum(default is None for default in arguments.kw_defaults)
 
 
-def _parse(path: Path) -> tuple[list[ast.stmt], Exception | None]:
-    """Return the statements of a file, or why it cannot be parsed; neither for a file that cannot be read."""
-    try:
-        return parse(documents.read(path), path.name).body, None
-    except OSError:
-        return [], None
-    except SyntaxError as error:
-        return [], error
-
-
-def _only_model(paths: Iterable[Path], spec: str) -> str:
+def _only_model(files: Mapping[Path, PythonFile], spec: str) -> str:
     """Return the name of the one model in these files.
 
     Raises:
         ModelLoadError: there is none, or several.
     """
-    found = [(path, module) for path in paths for module in modules_in(path)]
-    tops = [f"{path}:{module.name}" for path, module in found if not module.used]
+    modules = [(path, module) for path, content in files.items() for module in content.modules]
+    tops = [f"{path}:{module.name}" for path, module in modules if not module.used]
     if len(tops) == 1:
         return tops[0]
-    names = tops or [f"{path}:{module.name}" for path, module in found]
-    if not names and (error := _parse(Path(spec))[1]) is not None:
-        raise ModelLoadError(
-            f"{spec} is not a file of Python: {error}", hint="correct the file, or name another: file.py:attribute"
-        )
+    names = tops or [f"{path}:{module.name}" for path, module in modules]
     if not names:
         raise ModelLoadError(
             f"{spec} defines no model that can be seen without running it",

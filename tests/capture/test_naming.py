@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opcheck.capture import naming
-from opcheck.capture.naming import full_name, modules_in
+from opcheck.capture.naming import full_name, read_modules
 from opcheck.common.errors import ModelLoadError
 
 HEAD = "from torch import nn\n"
@@ -62,6 +62,8 @@ def test_a_file_without_a_model_says_so(text: str) -> None:
 def test_a_file_that_is_no_python_says_so(text: str) -> None:
     with pytest.raises(ModelLoadError, match="is not a file of Python"):
         full_name(write(text))
+    with pytest.raises(ModelLoadError, match="is not a file of Python"):
+        full_name("mine.py:")
 
 
 def test_what_needs_arguments_is_known() -> None:
@@ -70,7 +72,7 @@ def test_what_needs_arguments_is_known() -> None:
         "class Two(nn.Module):\n    def __init__(self, n=1, *, m=2): pass\n"
         "def three(*, n): return Two()\n"
     )
-    assert [(each.name, each.complete) for each in modules_in(Path("mine.py"))] == [
+    assert [(each.name, each.complete) for each in read_modules(Path("mine.py")).modules] == [
         ("One", False),
         ("Two", True),
         ("three", False),

@@ -73,13 +73,13 @@ class _FolderModules(NamedTuple):
 
 def _find_modules() -> _FolderModules:
     """Return the modules of the files below this folder; files are read, not run."""
-    from opcheck.capture.naming import modules_in
+    from opcheck.capture.naming import read_modules
     from opcheck.source.source import find
 
     listed = itertools.islice(find(["."], Counter(), []), _MOST_FILES)
     paths = (each.path for each in listed)
     files = [path for path in paths if path.suffix == ".py" and _ASIDE.isdisjoint(path.parts)]
-    defined = {path: modules for path in files if (modules := modules_in(path))}
+    defined = {path: modules for path in files if (modules := read_modules(path).modules)}
     parts = {name for path in defined for name in _names_in_classes(path)}
     names: dict[bool, list[str]] = {True: [], False: []}
     for path, modules in defined.items():
