@@ -9,15 +9,15 @@ from typing import Annotated
 import click
 from msgspec.structs import replace
 
-from opcheck.capture.request import CaptureOptions, CaptureRequest, find_source, request_of
+from opcheck.capture.request import CaptureOptions, find_source, request_of
 from opcheck.cli import config, streams
 from opcheck.cli.options import ProgressOptions, ReportOptions, flag, reuse, verb
 from opcheck.common.errors import CaptureError, OpcheckError, UsageError
 from opcheck.common.text import plural
 from opcheck.data.macs import ALL_MACS, MACS, MacOptions
-from opcheck.data.registrations import OpLists, load
+from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
-from opcheck.judge.memory.limits import parse_range
+from opcheck.judge.memory.limits import DimensionRange, parse_range
 from opcheck.judge.policy import FINDINGS, PASSED, Policy, judge_report
 from opcheck.judge.timing.estimates import TIME, chips_of, with_time
 from opcheck.model.ignores import Ignores
@@ -33,39 +33,18 @@ class MemoryQuestions(Record, frozen=True, kw_only=True):
     vary: Annotated[tuple[str, ...], flag("The largest batch=1..64 that runs. Repeatable.", metavar="NAME=RANGE")] = ()
     plan: Annotated[bool, flag("The smallest change that fits the Mac.")] = False
 
-    def check(self, mac: MacOptions) -> None:
-        """Refuse questions that do not go together, and ranges that cannot be read.
+    def ranges(self, mac: MacOptions) -> tuple[DimensionRange, ...]:
+        """Return the ranges that are asked for.
 
         Raises:
-            UsageError: a flag is wrong.
+            UsageError: a range cannot be read, or the questions do not go together.
         """
-        for text in self.vary:
-            parse_range(text)
+        ranges = tuple(map(parse_range, self.vary))
         if self.plan and (self.vary or not mac.decisive_memory()):
             context = "--plan --vary" if self.vary else "--plan"
             hint = 'name the Mac, and audit the ranges of --vary alone: --plan --mac "M4 Pro 24 GB"'
             raise UsageError("--plan needs a named Mac, and takes no --vary", context=context, hint=hint)
-
-    def report(
-        self, request: CaptureRequest, lists: OpLists, mac: MacOptions, progress: ProgressOptions
-    ) -> Report | None:
-        """Return the report with the answers; None without a question.
-
-        Raises:
-            OpcheckError: as an audit does.
-        """
-        from opcheck import orchestrator
-
-        memory = mac.decisive_memory()
-        with progress.shown() as say:
-            display = ProcessDisplay(say, progress.verbose)
-            if self.plan:
-                return orchestrator.audit_plan(request, lists, mac=memory, display=display)
-            if not self.vary:
-                return None
-            ranges = tuple(map(parse_range, self.vary))
-            macs = [each.memory for each in MACS.load().macs] if mac.mac == ALL_MACS else ()
-            return orchestrator.audit_limits(request, lists, ranges, mac=memory, macs=macs, display=display)
+        return ranges
 
 
 @verb("audit", table="", takes=RUNNER)
@@ -92,17 +71,16 @@ def command(
 
     memory = mac.decisive_memory()
     chips = chips_of(mac, time=time)
-    if mac.mac == ALL_MACS:
-        output = replace(output, show=(*output.show, "memory"))
-    if len(chips) > 1:
-        output = replace(output, show=(*output.show, "time"))
+    macs = [each.memory for each in MACS.load().macs] if mac.mac == ALL_MACS else []
+    parts = {"memory": mac.mac == ALL_MACS, "time": len(chips) > 1}
+    output = replace(output, show=(*output.show, *(part for part, is_shown in parts.items() if is_shown)))
     if verify:
         target = verification.target_here(target)
     ignores = config.ignores(Path.cwd())
     kept = Cache(orchestrator.folder()) if cache else None
     read = Dependencies()
 
-    memory_questions.check(mac)
+    ranges = memory_questions.ranges(mac)
 
     def remember(seen: Dependencies) -> None:
         nonlocal read
@@ -110,19 +88,23 @@ def command(
 
     def once() -> int:
         lists = load()
-
         request = request_of(find_source(model, capture), target.target(lists), capture)
-        answered = memory_questions.report(request, lists, mac, progress)
-        if answered is not None:
-            return deliver(answered)
+        reused = False
         with progress.shown() as say:
-            audit = orchestrator.audit_or_reuse(
-                request, lists, cache=kept, mac=memory, display=ProcessDisplay(say, progress.verbose), failed=remember
-            )
-        remember(audit.read)
-        if audit.kept and not progress.quiet:
+            display = ProcessDisplay(say, progress.verbose)
+            if memory_questions.plan:
+                report = orchestrator.audit_plan(request, lists, mac=memory, display=display)
+            elif ranges:
+                report = orchestrator.audit_limits(request, lists, ranges, mac=memory, macs=macs, display=display)
+            else:
+                audit = orchestrator.audit_or_reuse(
+                    request, lists, cache=kept, mac=memory, display=display, failed=remember
+                )
+                remember(audit.read)
+                report, reused = audit.report, audit.kept
+        if reused and not progress.quiet:
             streams.note("nothing has changed since this was audited (--no-cache audits it again)")
-        return deliver(audit.report)
+        return deliver(report)
 
     def deliver(result: Report) -> int:
         findings = ignores.mark_ignored(result.findings, model=model)
