@@ -105,7 +105,7 @@ def audit_targets(
         if isinstance(each, Trace) and (request.numbers or request.kernels):
             from opcheck.numerics.value_runs import compute
 
-            numbers = compute(request.on(target), each, display=display)
+            numbers = compute(msgspec.structs.replace(request, target=target), each, display=display)
         trace = _trace(each, request, target)
         reports.append(report_of_request(request, trace, target, lists, mac=mac, precision=precision, numbers=numbers))
     return tuple(reports)

@@ -83,7 +83,7 @@ class Cache:
         except (msgspec.MsgspecError, RecursionError):
             return None
         # What the parent sets for the child is part of opcheck's own source, or of the request.
-        settings = variables(cpu_fallback=request.cpu_fallback)
+        settings = variables(cpu_fallback=request.target.cpu_fallback)
         if entry is None or not is_unchanged(entry.dependencies, settings):
             return None
         with contextlib.suppress(OSError):
@@ -116,7 +116,7 @@ def _key(request: CaptureRequest, about: str) -> str:
     """Return the digest of all that is known before a capture."""
     # The time limit and the place of the notes do not change the result of a run that ended by itself.
     asked = replace(request, notes="", time_limit=0.0, memory_limit=0.0)
-    settings = variables(cpu_fallback=request.cpu_fallback)
+    settings = variables(cpu_fallback=request.target.cpu_fallback)
     variables_here = sorted(os.environ.items())
     native = [each for each in variables_here if each[0].startswith(_NATIVE_VARIABLES) and each[0] not in settings]
     inputs = (msgspec.json.encode(each).decode() for each in (asked, native))

@@ -43,7 +43,7 @@ def main(models: list[str], mode: Mode) -> None:
         for major in MACOS
     ]
     for model in models:
-        request = CaptureRequest(model=model, torch="", macos="", mode=mode)
+        request = CaptureRequest(model=model, target=targets[0], mode=mode)
         classes: dict[int, tuple[Trace, list[Target]]] = {}
         for trace, target in zip(capture_many(request, targets), targets, strict=True):
             if isinstance(trace, Trace):

@@ -32,7 +32,7 @@ def share(model: str) -> float:
     """Print the figures of a model, and return the share of the estimates for all chips."""
     lists = load()
     goal = target(None, None, lists)
-    request = CaptureRequest(model=model, torch=str(goal.torch), macos=str(goal.macos))
+    request = CaptureRequest(model=model, target=goal)
     start = time.perf_counter()
     (trace,) = capture_many(request, (goal,))
     assert isinstance(trace, Trace), trace

@@ -12,6 +12,7 @@ from tabulate import tabulate
 
 from opcheck.capture.request import DEFAULT_OPTIMIZER, CaptureRequest
 from opcheck.common.files import write_text
+from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.model.records import Report
 from opcheck.orchestrator import audit
@@ -49,8 +50,7 @@ def audited(model: str) -> Report:
     name, optimizer, autocast = TRAINED.get(model, (model, DEFAULT_OPTIMIZER, ""))
     request = CaptureRequest(
         model=f"examples/models/zoo.py:{name}",
-        torch=TORCH,
-        macos=MACOS,
+        target=Target(torch=Version.parse(TORCH), macos=Version.parse(MACOS)),
         mode="train" if model in TRAINED else "inference",
         optimizer=optimizer,
         autocast=autocast,

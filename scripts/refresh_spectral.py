@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.files import write_text
+from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import load
 from opcheck.model.records import Finding, Report
 from opcheck.orchestrator import audit
@@ -20,28 +21,27 @@ sys.path.insert(0, str(ROOT))
 from examples.models.spectral import MODELS
 
 PAGE = ROOT / "reports" / "complex.md"
-TARGETS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
+VERSIONS = (("2.1", "13.0"), ("2.4", "13.0"), ("2.4", "14.0"), ("2.13", "15.0"), ("2.15", "15.0"))
+TARGETS = [Target(torch=Version.parse(torch), macos=Version.parse(macos)) for torch, macos in VERSIONS]
 
 
 def _page() -> Iterator[str]:
-    reports = {name: {target: _audited(name, *target) for target in TARGETS} for name in sorted(MODELS)}
+    reports = {name: {target: _audited(name, target) for target in TARGETS} for name in sorted(MODELS)}
     yield page_text("spectral")
-    heads = [f"torch {torch}, macOS {macos}" for torch, macos in TARGETS]
     rows = [[name, *(entry.headline for entry in entry.values())] for name, entry in reports.items()]
-    yield tabulate(rows, headers=["model", *heads], tablefmt="github")
+    yield tabulate(rows, headers=["model", *map(str, TARGETS)], tablefmt="github")
     for name, item in reports.items():
         yield from ("", f"## {name}")
-        for head, report in zip(heads, item.values(), strict=True):
+        for target, report in item.items():
             findings = [finding for finding in report.findings if finding.severity != "note"]
             if findings:
-                yield from ("", f"On {head}:", "")
+                yield from ("", f"On {target}:", "")
                 yield from map(_line, findings)
 
 
-def _audited(name: str, torch: str, macos: str) -> Report:
-    model = f"examples/models/spectral.py:{name}"
-    print(f"{name} on torch {torch}, macOS {macos}", file=sys.stderr)
-    return audit(CaptureRequest(model=model, torch=torch, macos=macos), load())
+def _audited(name: str, target: Target) -> Report:
+    print(f"{name} on {target}", file=sys.stderr)
+    return audit(CaptureRequest(model=f"examples/models/spectral.py:{name}", target=target), load())
 
 
 def _line(finding: Finding) -> str:

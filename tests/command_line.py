@@ -47,7 +47,7 @@ class CommandLine:
             display.progress("building the model")
         if self.failure is not None:
             raise self.failure
-        target = msgspec.structs.replace(self.report.target, cpu_fallback=request.cpu_fallback)
+        target = msgspec.structs.replace(self.report.target, cpu_fallback=request.target.cpu_fallback)
         return msgspec.structs.replace(self.report, model=request.model, target=target)
 
     def __call__(self, *args: str) -> Result:

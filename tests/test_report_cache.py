@@ -14,9 +14,9 @@ from opcheck import report_cache
 from opcheck.capture.request import CaptureRequest
 from opcheck.report_cache import Cache, default_folder, dependencies
 from opcheck.worker.dependency_tracking import Dependencies, digest, names_in
-from tests.made import call, make_report
+from tests.made import call, make_report, make_target
 
-REQUEST = CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0")
+REQUEST = CaptureRequest(model="net.py:Net", target=make_target())
 REPORT = msgspec.structs.replace(make_report(call("aten::mm")), graph=())
 
 
@@ -57,7 +57,7 @@ def test_nothing_changed_is_the_same_report(kept: Cache) -> None:
 
 def test_an_entry_that_was_made_for_another_key_is_none(kept: Cache) -> None:
     (entry,) = kept.folder.rglob("*.msgpack")
-    other = msgspec.structs.replace(REQUEST, torch="2.12")
+    other = msgspec.structs.replace(REQUEST, target=make_target("2.12"))
     place = kept._path(other)
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(entry.read_bytes())
@@ -118,7 +118,13 @@ def test_whatever_it_depends_on_may_not_change(
 
 
 @pytest.mark.parametrize(
-    "others", [{"torch": "2.14"}, {"macos": "26.0"}, {"cpu_fallback": True}, {"config": {"layers": 2}}]
+    "others",
+    [
+        {"target": make_target("2.14")},
+        {"target": make_target(macos="26.0")},
+        {"target": make_target(cpu_fallback=True)},
+        {"config": {"layers": 2}},
+    ],
 )
 def test_another_request_is_another_entry(kept: Cache, others: dict[str, object]) -> None:
     assert kept.find(msgspec.structs.replace(REQUEST, **others)) is None

@@ -6,15 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-import msgspec
-
 from opcheck.capture.naming import full_name
 from opcheck.capture.repository import Repository, fetch, is_repository
 from opcheck.capture.word_lists import TABLES
 from opcheck.common.documents import DocumentError, brief, from_yaml
 from opcheck.common.errors import UsageError
 from opcheck.common.names import parse_dtype
-from opcheck.common.versions import Target, Version
+from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Mode
 from opcheck.model.options import Declared, Option, options_of
 from opcheck.model.records import Record, Scalar, Trace
@@ -285,12 +283,7 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
 
     #: ``package.module:attribute``, ``file.py:attribute``, ``file.pt2``, ``transformers:BertModel`` ...
     model: str
-    #: release line and macOS version, as their ``str``.
-    torch: str
-    macos: str
-    cpu_fallback: bool = False
-    #: the release that the user named, if it is newer than every list (``Target.newer_torch``).
-    newer_torch: str = ""
+    target: Target
     #: what is changed about the loaded model and its inputs: ``vae_tiling``, ``checkpointing``, ``batch=1`` ...
     changes: tuple[str, ...] = ()
     #: what a hub or a folder states of the model; None: its name is of another form.
@@ -299,17 +292,6 @@ class CaptureRequest(CaptureOptions, frozen=True, kw_only=True):
     packages: tuple[str, ...] = ()
     #: file to which the child appends what it reads (worker/dependency_tracking.py); empty: none.
     notes: str = ""
-
-    @property
-    def target(self) -> Target:
-        """The Mac that the model is to be run on."""
-        torch, macos = Version.parse(self.torch), Version.parse(self.macos)
-        return Target(torch=torch, macos=macos, cpu_fallback=self.cpu_fallback, newer_torch=self.newer_torch)
-
-    def on(self, target: Target) -> CaptureRequest:
-        """Return the same request for another Mac."""
-        own = {"torch": str(target.torch), "macos": str(target.macos), "newer_torch": target.newer_torch}
-        return msgspec.structs.replace(self, **own, cpu_fallback=target.cpu_fallback)
 
 
 class ModelSource(NamedTuple):
@@ -353,7 +335,7 @@ def request_of(source: ModelSource, target: Target, options: CaptureOptions) -> 
             hint=f"leave --tracer at {DEFAULT_TRACER}",
         )
     values = {each.field: getattr(options, each.field) for each in options_of(CaptureOptions)}
-    return CaptureRequest(model=source.name, torch="", macos="", repository=source.repository, **values).on(target)
+    return CaptureRequest(model=source.name, target=target, repository=source.repository, **values)
 
 
 class ManyTargets(Record, frozen=True, kw_only=True):

@@ -80,7 +80,7 @@ def observe_model(request: CaptureRequest, mac: ThisMac, lists: OpLists) -> Repo
             program="opcheck.device.observe.child.model_program",
             is_module=True,
             arguments=(str(file),),
-            cpu_fallback=request.cpu_fallback,
+            cpu_fallback=request.target.cpu_fallback,
             stand_in=mac.stand_in,
             kernels=mac.kernels,
         )

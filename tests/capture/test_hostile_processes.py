@@ -16,6 +16,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, InputError
 from opcheck.worker import platform, process, worker
 from opcheck.worker.protocol import WorkFailure, error_of
+from tests.made import make_target
 from tests.worker.test_process import DAEMON, PATIENCE, gone
 
 MODELS = f"""
@@ -82,7 +83,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def request(models: Path, name: str, seconds: float = 300.0) -> CaptureRequest:
-    return CaptureRequest(model=f"{models}:{name}", torch="2.13", macos="15.0", inputs=("2x2",), time_limit=seconds)
+    return CaptureRequest(model=f"{models}:{name}", target=make_target(), inputs=("2x2",), time_limit=seconds)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_the_working_directory_takes_the_place_of_nothing(tmp_path: Path, monkey
         (tmp_path / f"{module}.py").write_text("raise SystemExit('imported from here')\n")
     monkeypatch.chdir(tmp_path)
     model = "torch.nn.functional:relu"
-    asked = CaptureRequest(model=model, torch="2.13", macos="15.0", inputs=("2x2",))
+    asked = CaptureRequest(model=model, target=make_target(), inputs=("2x2",))
     assert capture(asked).complete
 
 
@@ -139,7 +140,7 @@ def test_a_model_imports_its_neighbours_and_what_lies_in_the_working_directory(
     (tmp_path / "models" / "net.py").write_text("from near import f\ndef net(x):\n    return f(x)\n")
     monkeypatch.chdir(tmp_path)
     for model in ("models/net.py:net", "far:f"):
-        asked = CaptureRequest(model=model, torch="2.13", macos="15.0", inputs=("2x2",))
+        asked = CaptureRequest(model=model, target=make_target(), inputs=("2x2",))
         assert [call.op for call in capture(asked).calls] == ["aten::add.Tensor"]
 
 

@@ -16,6 +16,7 @@ from opcheck.common.vocabulary import Mode
 from opcheck.data.packages import PACKAGES
 from opcheck.worker.protocol import silent
 from tests.capture.child.loading.test_pretrained import LLAMA
+from tests.made import make_target
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_use_kernels_is_named_where_a_mac_replaces_a_layer(
 ) -> None:
     described = Repository(name="org/model", files={"config.json": json.dumps(settings)})
     request = CaptureRequest(
-        model="org/model", torch="2.13.0", macos="15.0", repository=described, config={"use_kernels": True}, mode=mode
+        model="org/model", target=make_target(), repository=described, config={"use_kernels": True}, mode=mode
     )
     prepared = run.prepare(request, request.target, silent)
     assert [problem.answered for problem in prepared.hub_kernels] == names

@@ -19,6 +19,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.model.records import Trace
 from opcheck.worker import worker
+from tests.made import make_target
 
 BEHAVIOURS = '''
 import ctypes, os, pathlib, subprocess, sys, time
@@ -118,9 +119,7 @@ def behaviours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _capture(file: Path, name: str, time_limit: float = 1200, save_graph: str = "") -> Trace:
-    request = CaptureRequest(
-        model=f"{file}:{name}", torch="2.13", macos="15.0", time_limit=time_limit, save_graph=save_graph
-    )
+    request = CaptureRequest(model=f"{file}:{name}", target=make_target(), time_limit=time_limit, save_graph=save_graph)
     return capture(request)
 
 
@@ -209,7 +208,7 @@ def test_a_process_that_dies_is_an_error_in_three_lines(behaviours: Path, name: 
 
 
 def test_a_model_that_eats_memory_is_ended_at_its_line(behaviours: Path) -> None:
-    request = CaptureRequest(model=f"{behaviours}:eats", torch="2.13", macos="15.0", time_limit=1200, memory_limit=0.5)
+    request = CaptureRequest(model=f"{behaviours}:eats", target=make_target(), time_limit=1200, memory_limit=0.5)
     trace = capture(request)
     assert [call.op for call in trace.calls] == ["aten::linear"]
     (problem,) = trace.problems
@@ -237,7 +236,7 @@ def test_what_hangs_where_no_trace_can_be_is_an_error_in_three_lines(
     monkeypatch.setattr(worker, "GRACE", grace)
     file = tmp_path / f"{name}.py"
     file.write_text(HANGS[name], encoding="utf-8")
-    request = CaptureRequest(model=f"{file}:f", torch="2.13", macos="15.0", time_limit=1)
+    request = CaptureRequest(model=f"{file}:f", target=make_target(), time_limit=1)
     with pytest.raises(CaptureError, match=message):
         capture(request)
 

@@ -25,7 +25,7 @@ def test_keys_are_the_flags(opcheck: CommandLine) -> None:
     )
     opcheck("audit", "m.py:Net")
     (request,) = opcheck.requests
-    assert (request.torch, request.cpu_fallback, request.time_limit) == ("2.10", True, 7.0)
+    assert (str(request.target.torch), request.target.cpu_fallback, request.time_limit) == ("2.10", True, 7.0)
     assert request.inputs == ("1x3", "2x4")
     assert request.config == {"layers": 2, "name": "x", "day": "1979-05-27"}
     assert opcheck.mac == 16
@@ -36,7 +36,7 @@ def test_a_flag_and_a_variable_win_over_a_key(opcheck: CommandLine, monkeypatch:
     monkeypatch.setenv("OPCHECK_TORCH", "2.12")
     opcheck("audit", "m.py:Net")
     opcheck("audit", "m.py:Net", "--torch", "2.13")
-    assert [request.torch for request in opcheck.requests] == ["2.12", "2.13"]
+    assert [str(request.target.torch) for request in opcheck.requests] == ["2.12", "2.13"]
 
 
 @pytest.mark.parametrize(

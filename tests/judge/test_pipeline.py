@@ -10,7 +10,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.model.records import OpCall, OpListFacts, Trace
 from opcheck.orchestrator import audit
 from opcheck.render.summary import next_command
-from tests.made import call, make_report, make_trace
+from tests.made import call, make_report, make_target, make_trace
 
 NATIVE = call("aten::mm")
 ALWAYS = call("aten::embedding_renorm_")
@@ -106,9 +106,7 @@ def test_the_next_command_asks_for_the_same_capture_again(lists: OpLists, monkey
     monkeypatch.setattr("opcheck.capture.parent.capture_many", capture_many)
     request = CaptureRequest(
         model="m.py:Net",
-        torch="2.13",
-        macos="15.0",
-        cpu_fallback=True,
+        target=make_target(cpu_fallback=True),
         inputs=("1x3", "x=2:int64"),
         config={"layers": [1, 2]},
         dtype="float16",

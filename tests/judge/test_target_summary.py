@@ -16,7 +16,7 @@ from opcheck.judge.policy import Policy, judge_report
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import SourceLocation, Trace
 from tests.judge.audit_targets import models
-from tests.made import call, make_trace, spec
+from tests.made import call, make_target, make_trace, spec
 
 
 def _targets(lists: OpLists) -> list[Target]:
@@ -45,7 +45,7 @@ def _agree(trace: Trace, lists: OpLists) -> None:
 
 @pytest.mark.parametrize("model", ["old", "transformed"])
 def test_it_agrees_with_the_report_on_every_target(model: str, lists: OpLists) -> None:
-    request = CaptureRequest(model=f"{Path(models.__file__)}:{model}", torch="2.4", macos="14.0")
+    request = CaptureRequest(model=f"{Path(models.__file__)}:{model}", target=make_target("2.4", "14.0"))
     trace = capture(request)
     assert trace.complete
     _agree(trace, lists)

@@ -141,7 +141,7 @@ inputs, config = {
     "models.py:Reader": (("2x5:int64",), {}),
     "models.py:Decomposed": (("6x6",), {}),
 }[model]
-request = CaptureRequest(model=model, torch="2.13", macos="15.0", mode=mode, inputs=inputs, config=config)
+request = CaptureRequest(model=model, target=targets[0], mode=mode, inputs=inputs, config=config)
 for report in audit_targets(request, targets, load()):
     print(msgspec.json.encode(report).decode())
 """

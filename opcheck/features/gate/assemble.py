@@ -264,7 +264,7 @@ def read_cached(job: Job) -> JobResult | None:
         return None
     job = _with_lock(job, lock)
     cache = Cache(Path(job.cache))
-    cached = [cache.find(job.request.on(target)) for target in job.targets]
+    cached = [cache.find(replace(job.request, target=target)) for target in job.targets]
     reports = tuple(report for report in cached if report is not None)
     if len(reports) < len(cached):
         return None
@@ -287,7 +287,7 @@ def work(job: Job, say: Callable[[str], None]) -> JobResult:
     try:
         if job.libraries:
             job = _with_lock(job, environments.resolve(job.libraries))
-        reports = {target: cache.find(job.request.on(target)) if cache else None for target in job.targets}
+        reports = {target: cache.find(replace(job.request, target=target)) if cache else None for target in job.targets}
         missing = [target for target, report in reports.items() if report is None]
         if missing:
             audited, not_kept = _audit(job, missing, cache, say)
@@ -318,8 +318,7 @@ def _audit(
 
     with tempfile.TemporaryDirectory(prefix="opcheck-", dir=job.scratch or None) as folder:
         notes = Path(folder) / "notes.jsonl"
-        request = job.request.on(targets[0])
-        request = replace(request, notes=str(notes) if cache else "")
+        request = replace(job.request, target=targets[0], notes=str(notes) if cache else "")
         audited = audit_targets(request, targets, load(), display=ProcessDisplay(say, job.show_output))
         # What was drawn is not shown, and is most of it.
         reports = [replace(report, graph=()) for report in audited]
@@ -327,7 +326,7 @@ def _audit(
             return reports, ""
         read = dependencies(notes, job.request)
     for target, report in zip(targets, reports, strict=True):
-        cache.keep(job.request.on(target), report, read)
+        cache.keep(replace(job.request, target=target), report, read)
     return reports, read.unknowable
 
 

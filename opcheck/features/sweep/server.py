@@ -107,12 +107,12 @@ def _reply(request: records.Measure | records.Control) -> records.Reply:
         platform.limit_memory(int(request.task.memory * 1e9))
         return records.MeasuredResult(result=result(request.task, request.mode, load()))
     platform.limit_memory(int(request.memory * 1e9))
-    capture = request.model.request(request.config, request.mode)
+    capture = request.model.request(_newest(), request.config, request.mode)
     return records.PlainRun(text=plain(capture, build_only=request.stage == "load"))
 
 
-#: transformers checks once, at import: whether there is an MPS device.
-_MACOS = Version(MACOS_MAJORS[-1])
+def _newest() -> Target:
+    return Target(torch=Version.parse(load().releases[-1].line), macos=Version(MACOS_MAJORS[-1]))
 
 
 def prepare() -> None:
@@ -142,21 +142,19 @@ def preload(library: str, name: str = "", target: Target | None = None) -> None:
     """
     if library not in records.LIBRARIES:
         return
-    target = target or Target(torch=Version.parse(load().releases[-1].line), macos=_MACOS)
-    with out_of_reach(), mps_backend(target), names_of_the_target():
+    # transformers checks once, at import, whether there is an MPS device.
+    with out_of_reach(), mps_backend(target or _newest()), names_of_the_target():
         getattr(find(library, f"{library}:{name}"), name, None)
 
 
 def warm() -> None:
     """Run some layers in both modes, so that torch imports and initialises what it loads on first use."""
     importlib.import_module("torch._dynamo")  # else each child would import it for itself
-    lists = load()
     for mode in MODES:
         run(
             CaptureRequest(
                 model="torch.nn:TransformerEncoderLayer",
-                torch=lists.releases[-1].line,
-                macos=str(_MACOS),
+                target=_newest(),
                 config={"d_model": 8, "nhead": 2},
                 inputs=("2x4x8:float32",),
                 mode=mode,
@@ -217,7 +215,7 @@ class _Work:
     def measure(self, config: records.Config) -> None:
         """Run the model for each class of targets, and judge it for each target."""
         task = self.task
-        request = task.model.request(config, self.mode, call=("forward",), time_limit=task.timeout)
+        request = task.model.request(task.targets[0], config, self.mode, call=("forward",), time_limit=task.timeout)
         if not any(map(target_reads.READS.fits, task.targets)):
             self._elsewhere(request, task.targets)
             return

@@ -29,10 +29,10 @@ class Model(Record, frozen=True, kw_only=True):
         """transformers, timm ... or ``user``."""
         return library_of(self.spec)
 
-    def request(self, config: Config, mode: Mode, **others: Any) -> CaptureRequest:
-        """Return the request for a run of the model in a configuration; its target is not looked at."""
+    def request(self, target: Target, config: Config, mode: Mode, **others: Any) -> CaptureRequest:
+        """Return the request for a run of the model in a configuration."""
         settings = {"config": config, "mode": mode, **others}
-        return CaptureRequest(model=self.spec, torch="", macos="", inputs=self.inputs, **settings)
+        return CaptureRequest(model=self.spec, target=target, inputs=self.inputs, **settings)
 
 
 class SweepTask(Record, frozen=True, kw_only=True):

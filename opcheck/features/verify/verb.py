@@ -10,6 +10,7 @@ from opcheck.cli.options import VERBOSE, OutputOptions, ProgressOptions, flag, o
 from opcheck.cli.verification import FOLDER, KEPT, exit_code, keep, target_here, write_proposal
 from opcheck.common.errors import UsageError
 from opcheck.common.files import is_file
+from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists, load
 from opcheck.data.targets import TargetOptions
 from opcheck.device import here as this
@@ -94,7 +95,6 @@ def _predict(name: str, target: ReportTarget, inputs: tuple[str, ...], lists: Op
         raise UsageError("neither a report nor a model", context=name, hint=hint)
     from opcheck.orchestrator import audit
 
-    request = CaptureRequest(
-        model=name, torch=target.torch, macos=target.macos, cpu_fallback=target.cpu_fallback, inputs=inputs
-    )
-    return audit(request, lists)
+    torch, macos = Version.parse(target.torch), Version.parse(target.macos)
+    mac = Target(torch=torch, macos=macos, cpu_fallback=target.cpu_fallback)
+    return audit(CaptureRequest(model=name, target=mac, inputs=inputs), lists)

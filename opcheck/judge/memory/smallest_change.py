@@ -86,7 +86,8 @@ def changes_for(request: CaptureRequest, trace: Trace, newest: Target) -> list[M
     for smaller in sorted({batch // 2, 1} - {0, batch}, reverse=True):
         changes.append(_step(f"batch={smaller}", f"a batch of {smaller}", f"batch={smaller}"))
     if newest.torch > request.target.torch:
-        changes.append(MemoryChange(f"torch {newest.torch}", f"--torch {newest.torch}", lambda r: r.on(newest)))
+        name = f"torch {newest.torch}"
+        changes.append(MemoryChange(name, f"--{name}", lambda before: replace(before, target=newest)))
     return changes
 
 

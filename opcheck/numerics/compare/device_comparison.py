@@ -58,7 +58,7 @@ def compare(request: CaptureRequest, plan: ComparePlan, *, display: ProcessDispl
 
 def _try_reproducer(written: Reproducer, request: CaptureRequest, plan: ComparePlan) -> Reproducer:
     """Return the reproducer, after it was run alone."""
-    chosen = variables(cpu_fallback=request.cpu_fallback, device=plan.device)
+    chosen = variables(cpu_fallback=request.target.cpu_fallback, device=plan.device)
     done = run(
         [sys.executable, str(Path(written.path) / "repro.py")], _REPRODUCER, environment={**os.environ, **chosen}
     )

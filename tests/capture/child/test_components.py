@@ -20,10 +20,11 @@ from opcheck.common.errors import ModelLoadError
 from opcheck.judge.assembly import headline
 from opcheck.model.records import Trace
 from opcheck.worker.protocol import silent
+from tests.made import make_target
 
 diffusers = pytest.importorskip("diffusers")
 
-REQUEST = CaptureRequest(model="org/model", torch="2.13.0", macos="15.0")
+REQUEST = CaptureRequest(model="org/model", target=make_target())
 VAE: dict[str, Any] = {
     "_class_name": "AutoencoderKL",
     "block_out_channels": [32, 32],

@@ -10,6 +10,7 @@ from opcheck.capture.child.run import run
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.vocabulary import Mode
 from opcheck.model.records import Problem
+from tests.made import make_target
 
 MODEL = """
 import torch
@@ -29,7 +30,7 @@ def say(text: str, *, seconds: float = 0.0) -> None:
 def lost(folder: Path, torch: str, *, mode: Mode = "train") -> list[Problem]:
     file = folder / "model.py"
     file.write_text(MODEL)
-    request = CaptureRequest(model=f"{file}:Model", inputs=("4x4",), torch=torch, macos="15.0", mode=mode)
+    request = CaptureRequest(model=f"{file}:Model", inputs=("4x4",), target=make_target(torch), mode=mode)
     problems = run(request, say).trace.problems
     return [problem for problem in problems if problem.kind == "gradient_lost"]
 

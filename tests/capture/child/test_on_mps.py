@@ -20,6 +20,7 @@ from opcheck.model.records import Trace
 from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.tracing.torch_private.backend import clear_default_device, default_device
 from opcheck.worker.protocol import silent
+from tests.made import make_target
 
 #: How a file makes X, and, where there is one, the way from it to a tensor of two elements.
 ON_MPS = {
@@ -78,7 +79,7 @@ def _captured(folder: Path, making: str) -> Trace:
     file = folder / "a_file.py"
     using = "LIST[0]" if "LIST" in making else "X"
     file.write_text(FILE.format(making=making, using=using))
-    request = CaptureRequest(model=f"{file}:make", torch="2.13", macos="15.0")
+    request = CaptureRequest(model=f"{file}:make", target=make_target())
     return run(request, silent).trace
 
 
@@ -103,7 +104,7 @@ def test_the_default_device_serves_the_run_and_is_taken_back(tmp_path: Path) -> 
     # opcheck makes its inputs on the CPU, as a program that names no device does.
     file = tmp_path / "a_file_2.py"
     file.write_text("import torch\ntorch.set_default_device('mps')\ndef net(x):\n    return x * torch.ones(2)\n")
-    request = CaptureRequest(model=f"{file}:net", torch="2.13", macos="15.0", inputs=("2",))
+    request = CaptureRequest(model=f"{file}:net", target=make_target(), inputs=("2",))
     trace = run(request, silent).trace
     assert [call.op for call in trace.calls] == ["aten::ones", "aten::mul.Tensor"]
     assert not trace.problems

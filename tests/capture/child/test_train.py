@@ -13,6 +13,7 @@ from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
 from opcheck.model.records import OpCall, Trace
+from tests.made import make_target
 
 PROGRAM = '''
 import torch
@@ -147,8 +148,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _capture(program: Path, name: str, **asked: str) -> Trace:
     request = CaptureRequest(
         model=f"{program}:{name}",
-        torch="2.13",
-        macos="15.0",
+        target=make_target(),
         **{"mode": "train", "optimizer": "sgd", **asked},  # type: ignore[arg-type]
     )
     return run(request, _quiet).trace
@@ -179,7 +179,7 @@ FIRST, TWICE, LAST = ("hidden = self.first(x).tanh()", "hidden = hidden * 2", "r
 
 
 def test_a_step_has_its_phases_and_backward_the_lines_of_forward(program: Path) -> None:
-    request = CaptureRequest(model=f"{program}:net", torch="2.13", macos="15.0", mode="train", optimizer="sgd")
+    request = CaptureRequest(model=f"{program}:net", target=make_target(), mode="train", optimizer="sgd")
     trace = capture(request)
     assert trace.complete
     assert not trace.problems

@@ -20,9 +20,9 @@ from opcheck.orchestrator import audit_or_reuse
 from opcheck.report_cache import Cache
 from opcheck.worker.dependency_tracking import Dependencies
 from opcheck.worker.protocol import ProcessDisplay
-from tests.made import call, make_report
+from tests.made import call, make_report, make_target
 
-REQUEST = CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0")
+REQUEST = CaptureRequest(model="net.py:Net", target=make_target())
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_an_unchanged_model_is_audited_once(audits: list[CaptureRequest], lists:
     [
         (REQUEST, {"mac": 16}),
         (REQUEST, {"display": ProcessDisplay(output=True)}),
-        (CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0", save_graph="g.py"), {}),
-        (CaptureRequest(model="net.py:Net", torch="2.13", macos="15.0", call=("forward",)), {}),
+        (CaptureRequest(model="net.py:Net", target=make_target(), save_graph="g.py"), {}),
+        (CaptureRequest(model="net.py:Net", target=make_target(), call=("forward",)), {}),
     ],
 )
 def test_another_question_is_another_audit(

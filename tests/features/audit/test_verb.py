@@ -10,7 +10,7 @@ import yaml
 from opcheck.common.errors import CaptureError, ModelLoadError, OpcheckError
 from opcheck.model.records import OpCall
 from tests.command_line import CommandLine
-from tests.made import call, make_report
+from tests.made import call, make_report, make_target
 
 NATIVE = call("aten::mm")
 ENV = call("aten::foo")
@@ -32,8 +32,7 @@ def test_the_request_is_what_was_asked_for(opcheck: CommandLine) -> None:
     more = "--config b=[1,x] --dtype half --grad --tracer fx --save-graph g.py --timeout 5"
     assert opcheck("audit", "m.py:Net", *flags.split(), *more.split()).code == 0
     (request,) = opcheck.requests
-    assert (request.model, request.torch, request.macos) == ("m.py:Net", "2.13", "15.1")
-    assert request.cpu_fallback
+    assert (request.model, request.target) == ("m.py:Net", make_target("2.13", "15.1", cpu_fallback=True))
     assert request.inputs == ("1x3", "x=2:int64")
     assert request.config == {"a": 1, "b": [1, "x"]}
     assert (request.dtype, request.grad, request.tracer) == ("float16", True, "fx")
@@ -58,8 +57,7 @@ def test_without_a_word_it_is_inference(opcheck: CommandLine) -> None:
 
 def test_the_newest_release_and_macos_are_the_default(opcheck: CommandLine) -> None:
     opcheck("audit", "m.py:Net")
-    assert opcheck.requests[0].torch == "2.15"
-    assert opcheck.requests[0].macos == "26.0"
+    assert opcheck.requests[0].target == make_target("2.15", "26.0")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +196,7 @@ def test_a_variable_stands_for_a_flag_and_the_flag_wins(opcheck: CommandLine, mo
     monkeypatch.setenv("OPCHECK_FORMAT", "json")
     assert json.loads(opcheck("audit", "m.py:Net").out)["target"]["cpu_fallback"] is True
     opcheck("audit", "m.py:Net", "--torch", "2.13", "--no-fallback")
-    assert [(r.torch, r.cpu_fallback) for r in opcheck.requests] == [("2.9", True), ("2.13", False)]
+    assert [(str(r.target.torch), r.target.cpu_fallback) for r in opcheck.requests] == [("2.9", True), ("2.13", False)]
 
 
 @pytest.mark.parametrize(

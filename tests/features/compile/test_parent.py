@@ -24,6 +24,7 @@ from opcheck.features.compile.compile_records import (
 )
 from opcheck.worker import worker
 from opcheck.worker.platform import SignalledError
+from tests.made import make_target
 from tests.worker.test_process import PATIENCE
 
 
@@ -37,7 +38,7 @@ def test_the_folder_of_the_kernels_goes_with_its_parent(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(compile_process, "ask", dies)
     with pytest.raises(CaptureError):
-        compile_process.compile_variants(CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=()))
+        compile_process.compile_variants(CaptureRequest(model="m.py:M", target=make_target()), CompilePlan(variants=()))
     assert not seen[0].exists()
 
 
@@ -63,7 +64,7 @@ def test_a_run_that_is_ended_keeps_what_it_has(
 
     monkeypatch.setattr(compile_process, "ask", is_ended)
     compiled = compile_process.compile_variants(
-        CaptureRequest(model="m.py:M", torch="", macos=""), CompilePlan(variants=(variant,) * 3)
+        CaptureRequest(model="m.py:M", target=make_target()), CompilePlan(variants=(variant,) * 3)
     )
     assert compiled.ended.startswith(ended)
     assert (compiled.tried, compiled.lacking) == (so_far.tried, 2)
@@ -76,7 +77,7 @@ def test_the_time_limit_bounds_loading_where_the_program_catches_every_exception
     monkeypatch.setattr(worker, "GRACE", 1.0)
     file = tmp_path / "loops.py"
     file.write_text("while True:\n  try:\n    while True: pass\n  except BaseException: pass\n", encoding="utf-8")
-    request = CaptureRequest(model=f"{file}:Net", torch="2.13", macos="15.0")
+    request = CaptureRequest(model=f"{file}:Net", target=make_target())
     plan = CompilePlan(variants=(Variant(backend="eager"),), seconds=1.0)
     start = time.monotonic()
     with pytest.raises(

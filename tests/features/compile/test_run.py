@@ -17,6 +17,7 @@ from opcheck.features.compile.child import try_plan as room
 from opcheck.features.compile.child.variants import ProgramCall, attempt
 from opcheck.features.compile.compile_process import REST
 from opcheck.features.compile.compile_records import CompilePlan, Variant
+from tests.made import make_target
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -163,7 +164,7 @@ def test_code_for_this_machine_is_compiled_in_the_scratch_folder(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "the user's")
     file = tmp_path / "model.py"
     file.write_text("def make(x):\n    return x + 1\n", encoding="utf-8")
-    request = CaptureRequest(model=f"{file}:make", torch="2.13", macos="15.0", inputs=("2x3",))
+    request = CaptureRequest(model=f"{file}:make", target=make_target(), inputs=("2x3",))
     room.run(request, CompilePlan(variants=(), device="cuda", scratch=str(tmp_path)), _say)
     assert cache_dir() == str(tmp_path / "inductor")
 
@@ -172,6 +173,6 @@ def test_a_model_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "model.py"
     file.write_text("from torch import nn\ndef make(): return nn.Linear(9, 9)\n", encoding="utf-8")
     monkeypatch.setattr(room, "LIMIT", 100)
-    request = CaptureRequest(model=f"{file}:make", torch="2.13", macos="15.0")
+    request = CaptureRequest(model=f"{file}:make", target=make_target())
     with pytest.raises(InputError, match="too large to be run here"):
         room.run(request, CompilePlan(variants=()), _say)

@@ -23,6 +23,7 @@ from opcheck.features.compile.compile_records import (
 from opcheck.model.records import SourceLocation
 from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 from tests.command_line import CommandLine
+from tests.made import make_target
 
 NODE = FusedNode(
     name="sin", op="aten::sin", location=SourceLocation(file="a.py", line=3, function="f", text="return x.sin()")
@@ -84,7 +85,7 @@ def test_the_flags_make_the_plan(opcheck: CommandLine, child: Child) -> None:
         seconds=7.0,
     )
     assert child.request == CaptureRequest(
-        model="a.py:f", torch="2.12", macos="14.0", inputs=("2x3",), config={"layers": 2}
+        model="a.py:f", target=make_target("2.12", "14.0"), inputs=("2x3",), config={"layers": 2}
     )
 
 

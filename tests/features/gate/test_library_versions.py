@@ -115,7 +115,7 @@ def test_without_versions_that_fit_the_job_fails_and_the_run_goes_on(
     monkeypatch.setattr(environments, "resolve", refuse)
     job = Job(
         name="net",
-        request=CaptureRequest(model="net.py:Net", torch="2.12", macos="15.0"),
+        request=CaptureRequest(model="net.py:Net", target=make_target("2.12")),
         targets=(make_target("2.12"),),
         libraries=("transformers==0.1.*",),
     )
@@ -139,7 +139,7 @@ def test_the_lock_is_part_of_what_a_result_is_kept_by(monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     job = Job(
         name="net, transformers 5.8",
-        request=CaptureRequest(model="net.py:Net", torch="2.12", macos="15.0"),
+        request=CaptureRequest(model="net.py:Net", target=make_target("2.12")),
         targets=(make_target("2.12"),),
         libraries=("transformers==5.8.*",),
         cache=str(tmp_path / "cache"),

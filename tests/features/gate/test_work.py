@@ -17,7 +17,7 @@ from tests.made import call, make_target
 
 JOB = Job(
     name="net",
-    request=CaptureRequest(model="net.py:Net", torch="2.12", macos="15.0"),
+    request=CaptureRequest(model="net.py:Net", target=make_target("2.12")),
     targets=(make_target("2.12"), make_target("2.14")),
 )
 

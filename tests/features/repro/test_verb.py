@@ -68,7 +68,7 @@ def test_a_model_is_audited_as_its_flags_say(opcheck: CommandLine, saved: str) -
     result = opcheck("repro", "model.py:Net", "1", "--torch", "2.13", "--macos", "15", "--fallback")
     assert result.code == 0
     (request,) = opcheck.requests
-    assert (request.model, request.torch, request.cpu_fallback) == ("model.py:Net", "2.13", True)
+    assert (request.model, str(request.target.torch), request.target.cpu_fallback) == ("model.py:Net", "2.13", True)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from opcheck.judge.assembly import report
 from opcheck.judge.policy import COULD_NOT_TELL, FINDINGS, Policy, judge_report
 from opcheck.judge.target_summary import summaries
 from opcheck.model.records import Trace
+from tests.made import make_target
 
 MACOS = Version(15, 2)
 
@@ -65,7 +66,7 @@ GROUPED_SINCE = Version(2, 13)
 
 def _captured(model: str, config: dict[str, Any], *releases: str) -> tuple[Trace, ...]:
     targets = [Target(torch=Version.parse(line), macos=MACOS) for line in releases]
-    request = CaptureRequest(model=model, torch="", macos="", config=config, call=("forward",), time_limit=600.0)
+    request = CaptureRequest(model=model, target=make_target(), config=config, call=("forward",), time_limit=600.0)
     traces = capture_many(request, targets)
     for trace in traces:
         if isinstance(trace, OpcheckError):
@@ -137,7 +138,7 @@ def test_a_library_that_fails_with_the_targets_version_sees_the_installed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = _library(tmp_path, monkeypatch, LIBRARY)
-    alone = capture(CaptureRequest(model=model, torch="2.6", macos="15.2"))
+    alone = capture(CaptureRequest(model=model, target=make_target("2.6", "15.2")))
     new, old = _captured(model, {}, "2.13", "2.6")
     for trace in (alone, old):
         assert [call.op for call in trace.calls][-1] == "aten::relu"
@@ -151,7 +152,7 @@ def test_several_macos_versions_of_one_release_are_captured_again_as_installed_t
 ) -> None:
     model = _library(tmp_path, monkeypatch, LIBRARY)
     targets = [Target(torch=Version(2, 6), macos=Version(major)) for major in (14, 15)]
-    for trace in capture_many(CaptureRequest(model=model, torch="2.6", macos="15.2"), targets):
+    for trace in capture_many(CaptureRequest(model=model, target=make_target("2.6", "15.2")), targets):
         assert isinstance(trace, Trace)
         assert trace.differing_libraries == ("lazy_library",)
 
@@ -173,7 +174,7 @@ def test_a_library_that_fails_in_a_call_with_the_targets_version_is_run_again_as
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = _library(tmp_path, monkeypatch, CALLS)
-    alone = capture(CaptureRequest(model=model, torch="2.6", macos="15.2"))
+    alone = capture(CaptureRequest(model=model, target=make_target("2.6", "15.2")))
     new, old = _captured(model, {}, "2.13", "2.6")
     for trace in (alone, old):
         assert trace.complete

@@ -23,6 +23,7 @@ from opcheck.simulator import target_reads
 from opcheck.worker.worker import run_forked
 from tests.judge.audit_targets import models, release_branches
 from tests.judge.audit_targets.test_release_branches import TINY
+from tests.made import make_target
 
 FILE = str(Path(models.__file__))
 RELEASES = f"{Path(release_branches.__file__)}:branches"
@@ -101,7 +102,7 @@ def _say(text: str, *, seconds: float = 0.0) -> None:
 
 def _request(model: str, **options: Any) -> CaptureRequest:
     name = model if ":" in model else f"{FILE}:{model}"
-    request = CaptureRequest(model=name, torch="2.13", macos="15.0", time_limit=1200.0)
+    request = CaptureRequest(model=name, target=make_target(), time_limit=1200.0)
     return msgspec.structs.replace(request, **options)
 
 

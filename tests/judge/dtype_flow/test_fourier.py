@@ -14,6 +14,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
 from opcheck.model.records import CallGroup, Trace
 from tests.judge.dtype_flow import fourier
+from tests.made import make_target
 
 FILE = str(Path(fourier.__file__))
 
@@ -47,7 +48,7 @@ ON = {
 
 
 def _capture(config: dict[str, Any], torch: str, macos: str) -> Trace:
-    request = CaptureRequest(model=f"{FILE}:make", torch=torch, macos=macos, config=config)
+    request = CaptureRequest(model=f"{FILE}:make", target=make_target(torch, macos), config=config)
     return run(request, lambda *_, **__: None).trace
 
 

@@ -14,6 +14,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
 from opcheck.model.records import Finding
 from tests.judge.dtype_flow import gallery
+from tests.made import make_target
 
 #: torch and macOS on which the program's dtype fails for certain, or may: (rule, what its text says).
 OLD, NEW = ("2.4", "13"), ("2.13", "15")
@@ -64,7 +65,7 @@ ORIGINS = {"OC140", "OC141", "OC142"}
 
 def _findings(name: str, versions: tuple[str, str], lists: OpLists) -> list[Finding]:
     file = str(Path(gallery.__file__))
-    request = CaptureRequest(model=f"{file}:{name}", torch=versions[0], macos=versions[1])
+    request = CaptureRequest(model=f"{file}:{name}", target=make_target(versions[0], versions[1]))
     trace = run(request, lambda *_, **__: None).trace
     target = Target(torch=Version.parse(versions[0]), macos=Version.parse(versions[1]))
     made = report(trace, target, lists)

@@ -13,6 +13,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
 from opcheck.model.records import Report
+from tests.made import make_target
 
 TARGETS = (("2.1", "13"), ("2.4", "13"), ("2.4", "14"), ("2.13", "15"), ("2.15", "15"))
 
@@ -50,7 +51,7 @@ ORIGINS = {
 
 def _report(name: str, torch: str, macos: str, lists: OpLists) -> Report:
     model = f"{Path(spectral.__file__)}:{name}"
-    trace = run(CaptureRequest(model=model, torch=torch, macos=macos), lambda *_, **__: None).trace
+    trace = run(CaptureRequest(model=model, target=make_target(torch, macos)), lambda *_, **__: None).trace
     assert trace.complete, trace.problems
     target = Target(torch=Version.parse(torch), macos=Version.parse(macos))
     return report(trace, target, lists)

@@ -11,7 +11,7 @@ from opcheck.model.records import Lifetime, TensorSpec, Trace
 from tests.made import call, make_target, make_trace
 
 GIB = 1 << 30
-REQUEST = CaptureRequest(model="m", torch="2.13", macos="15.0")
+REQUEST = CaptureRequest(model="m", target=make_target())
 
 
 def _weight(storage: int, name: str, size: int) -> Lifetime:

@@ -15,13 +15,14 @@ from opcheck.features.compare import page
 from opcheck.numerics.compare.comparison_records import SHOWS, ComparePlan, DeviceComparison
 from opcheck.numerics.compare.device_comparison import compare
 from opcheck.render import write
+from tests.made import make_target
 
 MODELS = Path(__file__).with_name("models.py")
 PLANTED = Path(__file__).parents[3] / "scripts" / "planted"
 
 
 def run(attribute: str, plan: ComparePlan, *, mode: Mode = "inference", limit: float = 1200.0) -> DeviceComparison:
-    request = CaptureRequest(model=f"{MODELS}:{attribute}", torch="2.13", macos="15.0", mode=mode, time_limit=limit)
+    request = CaptureRequest(model=f"{MODELS}:{attribute}", target=make_target(), mode=mode, time_limit=limit)
     return compare(request, plan)
 
 

@@ -11,15 +11,14 @@ import pytest
 from opcheck.capture.request import CaptureRequest
 from opcheck.model.records import Precision
 from opcheck.numerics.precision.child.precision_run import compare
+from tests.made import make_target
 
 PLANTED = Path(__file__).with_name("planted.py")
 REAL = Path(__file__).with_name("real_models.py")
 
 
 def asked(name: str, *dtypes: str, file: Path = PLANTED, **others: Any) -> CaptureRequest:
-    return CaptureRequest(
-        model=f"{file}:{name}", torch="2.13", macos="15.0", precision=dtypes or ("float32",), **others
-    )
+    return CaptureRequest(model=f"{file}:{name}", target=make_target(), precision=dtypes or ("float32",), **others)
 
 
 def ran(name: str, *dtypes: str, **others: Any) -> tuple[Precision, ...]:

@@ -49,7 +49,7 @@ def check(request: CaptureRequest, say: Say) -> tuple[KernelNumbers, ...]:
     model, inputs = build_model(request, say)
     runs = []
     for name in request.numbers or (AS_IT_IS,):
-        say(f"running with the kernels of torch {request.torch}")
+        say(f"running with the kernels of torch {request.target.torch}")
         runs.append(_NumbersRun(model, request, name)(inputs.args, inputs.kwargs))
     stop_time_limit()
     return tuple(runs)
@@ -154,7 +154,7 @@ class _NumbersRun:
                 notes = (f"{text}; what follows was not seen",)
             numbers = run.numbers
         result = numbers or KernelNumbers(
-            torch=request.torch, mode="shadow", seed=values.SEED, calls=_NONE, elements=_NONE, flops=_NONE
+            torch=str(request.target.torch), mode="shadow", seed=values.SEED, calls=_NONE, elements=_NONE, flops=_NONE
         )  # fmt: skip
         return msgspec.structs.replace(result, complete=complete, notes=(*result.notes, *notes)), output
 
