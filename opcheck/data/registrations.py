@@ -20,7 +20,7 @@ from opcheck.common.versions import Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.extensions import LIBRARIES, Extensions
 from opcheck.data.files import read_history, read_releases
-from opcheck.data.history import column, expand
+from opcheck.data.history import column
 from opcheck.data.matching import Matches, match
 from opcheck.data.statements import CuratedStatements, load_statements
 from opcheck.data.statements import forget as forget_statements
@@ -85,6 +85,7 @@ class OpLists:
         self.sha256 = sha256
         self._by_name = {release.line: release for release in releases}
         self._lines = tuple(self._by_name)
+        self._places = {line: place for place, line in enumerate(self._lines)}
         self._histories = histories
 
     @functools.cached_property
@@ -121,7 +122,13 @@ class OpLists:
             OpListError: no list for that line.
         """
         self.release(line)
-        return expand(self.history(op, key), self._lines).get(line)
+        return self._value(op, line, key)
+
+    def _value(self, op: str, line: str, key: str = "MPS") -> str | None:
+        """Return the value since the last change that a known release has."""
+        place = self._places[line]
+        changes = reversed(self.history(op, key))
+        return next((value for since, value in changes if self._places[since] <= place), None)
 
     def matching(self, call: OpCall, target: Target) -> Matches:
         """Return the statements on the call's operator, with whether they apply to the call on the target."""
@@ -174,11 +181,6 @@ class OpLists:
         found = {"extension": f"{namespace} {release.version}", "where": ", ".join(release.libraries)}
         return _resolution(value, (op,), **found)
 
-    @cached_method
-    def _by_line(self, op: str) -> Mapping[str, str]:
-        """Return the registrations of an overload by release line: a lookup needs few overloads of many releases."""
-        return expand(self.history(op), self._lines)
-
     def resolve(self, op: str, line: str) -> Resolution:
         """Follow ``out:`` and ``wrapper:`` to the overload that decides.
 
@@ -191,10 +193,10 @@ class OpLists:
             return self._resolve_extension(op, line)
         self.release(line)
         chain = [op]
-        value = self._by_line(op).get(line)
+        value = self._value(op, line)
         while value is not None and value.partition(":")[0] in _REFERENCES:
             target = value.partition(":")[2]
-            referred = self._by_line(target).get(line)
+            referred = self._value(target, line)
             if referred is None or target in chain:
                 message = f"{chain[-1]} refers to an overload that decides nothing: {target}"
                 hint = "rebuild the release: opcheck lists build"
