@@ -141,8 +141,8 @@ class AnyStream(metaclass=_OfDevice):
     """Replaces ``torch.Stream``."""
 
     original, of_mac = torch.Stream, MacStream
-    # c10/core/impl/DeviceGuardImplInterface.h, getNewStream, which MPSGuardImpl overrides since 2.15
-    since = Version(2, 15)
+    # getNewStream, which ATen/mps/MPSGuardImpl.h overrides since 2.5 (the wheels of 2.4.1 and 2.5.1)
+    since = Version(2, 5)
 
 
 def answering(value: Any) -> Callable[..., Any]:
@@ -174,11 +174,28 @@ def _nothing(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
 
+class MemoryCount:
+    """A count of bytes of the allocator (c10/core/CachingAllocator.h, ``Stat``)."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def update(self, current: int) -> None:
+        """Set the count to its present value."""
+        self.allocated += max(current - self.current, 0)
+        self.freed += max(self.current - current, 0)
+        self.current, self.peak = current, max(self.peak, current)
+
+
 class MacMemory:
     """Answers for the allocator's memory; this one counts nothing, and keeps what the program sets."""
 
     #: what ``torch.mps.set_per_process_memory_fraction`` sets; None: nothing
     fraction: float | None = None
+
+    def __init__(self) -> None:
+        #: of live buffers and of heaps
+        self.live, self.heaps = MemoryCount(), MemoryCount()
 
     def current(self) -> int:
         """Return the bytes of live buffers."""
@@ -194,6 +211,68 @@ class MacMemory:
     def set_fraction(self, fraction: float) -> None:
         """Set the high watermark."""
         self.fraction = fraction
+
+    def reset_peaks(self) -> None:
+        """Begin new peaks."""
+        for count in (self.live, self.heaps):
+            count.peak = count.current
+
+    def reset_sums(self) -> None:
+        """Count from zero what is allocated and freed."""
+        for count in (self.live, self.heaps):
+            count.allocated = count.freed = 0
+
+
+def _no_device_allocator(target: Target) -> str:
+    """Return what a release raises whose allocator does not serve torch.accelerator; empty where it does."""
+    return str(_ANSWERS["no_device_allocator"].get(str(target.torch), ""))
+
+
+def _dtypes(target: Target) -> frozenset[str]:
+    return frozenset(name for name, since in _ANSWERS["dtypes"].items() if target.torch >= Version.parse(since))
+
+
+def _capability(*_: Any) -> dict[str, Any]:
+    if dtypes := target_reads.READS.ask(_dtypes):
+        return {"supported_dtypes": {getattr(torch, name) for name in dtypes}}
+    # c10/core/impl/DeviceGuardImplInterface.h
+    raise RuntimeError("Backend doesn't support getting device capabilities.")
+
+
+def _empty_host_cache() -> None:
+    if target_reads.READS.ask(target_reads.is_before, Version(2, 15)):
+        raise NotSimulatedError(_ANSWERS["no_host_allocator"])
+
+
+def _read_stats(memory: MacMemory) -> dict[str, Any]:
+    # MPSAllocator.mm, ``getDeviceStats``, sets the sums over both pools of these alone.
+    live, heaps = {"all": vars(memory.live)}, {"all": vars(memory.heaps)}
+    active = {} if target_reads.READS.ask(target_reads.is_before, Version(2, 15)) else {"active_bytes": live}
+    others: dict[str, Any] = {name: {"all": vars(MemoryCount())} for name in _ANSWERS["memory_stats"]}
+    return {**others, "allocated_bytes": live, "reserved_bytes": heaps, **active}
+
+
+def _accelerator_memory(memory: MacMemory) -> Iterator[tuple[Any, str, Any]]:
+    """Yield what torch.accelerator calls for memory in C++ (torch/accelerator/memory.py, 2.9 to 2.15)."""
+
+    def since_2_13(function: Callable[[], Any]) -> Callable[..., Any]:
+        def call(*_: Any) -> Any:
+            if text := target_reads.READS.ask(_no_device_allocator):
+                raise RuntimeError(text)
+            return function()
+
+        return call
+
+    functions: dict[str, Callable[[], Any]] = {
+        "isAllocatorInitialized": lambda: True,
+        "emptyCache": memory.empty_cache,
+        "getDeviceStats": lambda: _read_stats(memory),
+        "resetPeakStats": memory.reset_peaks,
+        "resetAccumulatedStats": memory.reset_sums,
+        "getMemoryInfo": lambda: (max(WORKING_SET - memory.driver(), 0), WORKING_SET),
+    }
+    for name, function in functions.items():
+        yield *places.accelerator_function(name), since_2_13(function)
 
 
 @contextlib.contextmanager
@@ -228,13 +307,16 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (torch, "is_storage", is_storage),
         *CONSTRUCTORS,
         *_answers("mac_surface"),
+        (torch.accelerator, "get_device_capability", _capability),
+        (torch.accelerator, "empty_host_cache", _empty_host_cache),
+        *_accelerator_memory(memory),
     ]
     for text, refused in _ANSWERS["refused"].items():
         for owner, names in refused.items():
             module = pkgutil.resolve_name(owner)
             changes += [(module, name, _refusing(text.format(f"{owner}.{name}"))) for name in names]
     # Programs do not use a name that this torch lacks.
-    present = [change for change in changes if change[1] in vars(change[0])]
+    present = [change for change in changes if hasattr(change[0], change[1])]
     is_silent = target.torch < Version(2, 7)
     with replace_attributes(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
         if is_silent:

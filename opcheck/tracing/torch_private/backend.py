@@ -44,6 +44,11 @@ def device_functions() -> tuple[AttributePlace, ...]:
     return tuple(AttributePlace(torch._C, name) for name in names)
 
 
+def accelerator_function(name: str) -> AttributePlace:
+    """Return a function of C++ that torch.accelerator calls. Optional: 2.9 has the first for memory; replaced."""
+    return AttributePlace(torch._C, f"_accelerator_{name}")
+
+
 def _answer(*, value: Any) -> Callable[..., Any]:
     return lambda *_args, **_kwargs: value
 

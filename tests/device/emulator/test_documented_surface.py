@@ -32,19 +32,58 @@ def test_the_documented_calls_work(call: str) -> None:
         exec(code, {})  # noqa: S102 - a line of this test's
 
 
-def test_a_stream_is_made_since_2_15() -> None:
+def test_a_stream_is_made_since_2_5() -> None:
     with (
-        opcheck.emulate(torch="2.13", macos="15"),
+        opcheck.emulate(torch="2.4", macos="15"),
         pytest.raises(RuntimeError, match="Backend doesn't support create a new Stream"),
     ):
         torch.Stream("mps")
-    with opcheck.emulate(torch="2.15", macos="15"):
+    with opcheck.emulate(torch="2.5", macos="15"):
         assert isinstance(torch.Stream("mps"), torch.Stream)
+
+
+@pytest.mark.parametrize(("release", "line"), [("2.9", 110), ("2.12", 256)])
+def test_memory_of_the_accelerator_is_refused_before_2_13(release: str, line: int) -> None:
+    with (
+        pytest.raises(RuntimeError, match=f'":{line}, please report a bug to PyTorch. Allocator for mps is not a Dev'),
+        opcheck.emulate(torch=release, macos="15") as run,
+    ):
+        torch.accelerator.empty_cache()
+    assert run.report.headline == "fails"
+
+
+def test_memory_of_the_accelerator_is_that_of_the_allocator_since_2_13() -> None:
+    with opcheck.emulate(torch="2.13", macos="15"):
+        x = torch.zeros(1000, device="mps")
+        y = torch.zeros(1 << 20, device="mps")
+        del y
+        assert torch.accelerator.memory_allocated() == 4096
+        assert torch.accelerator.max_memory_allocated() == 4096 + (4 << 20)
+        assert torch.accelerator.memory_reserved() == (8 + 32) << 20
+        free, total = torch.accelerator.get_memory_info()
+        assert total - free == torch.accelerator.memory_reserved()
+        torch.accelerator.empty_cache()
+        torch.accelerator.reset_peak_memory_stats()
+        assert torch.accelerator.max_memory_allocated() == x.untyped_storage().nbytes() + 96
+        assert torch.accelerator.max_memory_reserved() == 8 << 20
+
+
+@pytest.mark.parametrize(("release", "count"), [("2.12", 14), ("2.15", 15)])
+def test_the_accelerator_lists_its_dtypes_since_2_12(release: str, count: int) -> None:
+    with opcheck.emulate(torch=release, macos="26"):
+        dtypes = torch.accelerator.get_device_capability()["supported_dtypes"]
+    assert len(dtypes) == count
+    assert torch.float64 not in dtypes
+
+
+def test_the_accelerator_lists_no_dtypes_before_2_12() -> None:
+    with opcheck.emulate(torch="2.11", macos="15"), pytest.raises(RuntimeError, match="getting device capabilities"):
+        torch.accelerator.get_device_capability()
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
     with opcheck.emulate(torch="2.13", macos="15"), pytest.raises(NotSimulatedError, match="not known"):
-        torch.accelerator.memory_allocated()
+        torch.accelerator.empty_host_cache()
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ class EmulatedMemory(MacMemory):
     """
 
     def __init__(self, torch: Version) -> None:
+        super().__init__()
         self.torch = torch
         self._allocator: Allocator | None = None
         self._most_live = self._most_held = 0
@@ -68,11 +69,14 @@ class EmulatedMemory(MacMemory):
         self._sizes[op, line].add(nbytes)
         self._most_live = max(self._most_live, allocator.live)
         self._most_held = max(self._most_held, allocator.live + allocator.cached_bytes)
+        self._count(allocator)
         return block
 
     def free(self, block: HeapBlock) -> None:
         """Take a buffer back."""
-        self._start().free(block)
+        allocator = self._start()
+        allocator.free(block)
+        self._count(allocator)
 
     def current(self) -> int:
         """Return the bytes of live buffers."""
@@ -84,7 +88,13 @@ class EmulatedMemory(MacMemory):
 
     def empty_cache(self) -> None:
         """Release what is cached."""
-        self._start().empty_cache()
+        allocator = self._start()
+        allocator.empty_cache()
+        self._count(allocator)
+
+    def _count(self, allocator: Allocator) -> None:
+        self.live.update(allocator.live)
+        self.heaps.update(allocator.allocated)
 
     def set_fraction(self, fraction: float) -> None:
         """Set the high watermark; the low one stays."""
