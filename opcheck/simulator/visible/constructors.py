@@ -9,6 +9,7 @@ from opcheck.simulator.dispatch.calls import COMPRESSED
 from opcheck.simulator.dispatch.dispatch_context import current
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps
 from opcheck.simulator.visible.methods import as_device
+from opcheck.simulator.visible.storage import on_mps
 
 
 def _refuse_compressed(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -48,7 +49,17 @@ def _range(*args: Any, **options: Any) -> torch.Tensor:
     return torch.ops.aten.range.step(*args, **options).requires_grad_(requires_grad)
 
 
-_NESTED_TENSOR, _RANGE = torch.nested.nested_tensor, torch.range
+def _untyped_storage(cls: Any, *args: Any, **options: Any) -> torch.UntypedStorage:
+    if as_device(options.get("device")) is not MPS_DEVICE:
+        return _STORAGE(cls, *args, **options)
+    return on_mps(_STORAGE(cls, *args, **{**options, "device": "cpu"}))
 
-#: what no function mode sees (python_torch_functions_manual.cpp, python_nested_functions_manual.cpp)
-CONSTRUCTORS = ((torch, "range", _range), (torch.nested, "nested_tensor", _nested_tensor))
+
+_NESTED_TENSOR, _RANGE, _STORAGE = torch.nested.nested_tensor, torch.range, torch.UntypedStorage.__new__
+
+#: what no function mode sees (python_torch_functions_manual.cpp, python_nested_functions_manual.cpp, Storage.cpp)
+CONSTRUCTORS = (
+    (torch, "range", _range),
+    (torch.nested, "nested_tensor", _nested_tensor),
+    (torch.UntypedStorage, "__new__", staticmethod(_untyped_storage)),
+)

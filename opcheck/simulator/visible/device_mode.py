@@ -230,7 +230,7 @@ class DeviceMode(TorchFunctionMode):
             # torch.set_default_device: its mode is always below this one (torch/utils/_device.py).
             device = MPS_DEVICE
             kwargs = {**kwargs, "device": device}
-        if device is not None and func is not methods.TO:
+        if device is not None and func is not methods.TO and func is not torch.device:
             # A string without an index is a device that C++ would initialize.
             kwargs = {**kwargs, "device": as_device(device)}
             device = _device_beside_out(kwargs)

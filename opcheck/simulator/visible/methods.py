@@ -113,7 +113,16 @@ def as_device(device: Any) -> Any:
 
 def _without_index(device: Any) -> Any:
     """Return the device that an index alone means; return anything else as it is."""
-    return as_device(device) if type(device) is int else device
+    return torch.device(as_device(device).type, device) if type(device) is int and device >= 0 else device
+
+
+def make_device(*args: Any, **kwargs: Any) -> torch.device:
+    """Run torch.device, whose C++ would search this build for an accelerator to make a device of an index alone."""
+    if len(args) == 1 and not kwargs:
+        args = (_without_index(args[0]),)
+    elif "device" in kwargs:
+        kwargs["device"] = _without_index(kwargs["device"])
+    return torch.device(*args, **kwargs)
 
 
 def _names_mps(value: Any) -> bool:
@@ -508,6 +517,7 @@ REPLACED: dict[Any, Callable[..., Any]] = {
     **{getattr(torch.Tensor, name): _only_on_cpu(name) for name in ("apply_", "map_")},
     **{getattr(torch.Tensor, name): ours for name, ours in _METHODS.items()},
     **{getattr(_Base, name).__get__: functions[0] for name, functions in _ATTRIBUTES.items()},
+    torch.device: make_device,
     torch.as_tensor: as_tensor,
     torch.asarray: as_array,
     DATA_SET: set_data,

@@ -54,6 +54,27 @@ FACTORIES: dict[str, Callable[[], torch.Tensor]] = {
 }
 
 
+def test_an_index_is_a_device_of_the_accelerator() -> None:
+    assert [str(torch.device(0)), str(torch.device(device=3))] == ["mps:0", "mps:3"]
+    assert torch.Generator(device=0).device == torch.device(0)
+    with torch.device(0):
+        assert torch.zeros(1).is_mps
+
+
+def test_a_device_without_an_index_keeps_none() -> None:
+    assert torch.device(device="mps").index is None
+    with pytest.raises(RuntimeError, match="Device index must not be negative"):
+        torch.device(-1)
+
+
+@pytest.mark.parametrize("device", ["mps", 0])
+def test_a_storage_is_made_there(device: object) -> None:
+    storage = torch.UntypedStorage(8, device=device)
+    assert storage.device == torch.device("mps", 0)
+    assert isinstance(storage, torch.UntypedStorage)
+    assert torch.UntypedStorage(8).device.type == "cpu"
+
+
 @pytest.mark.parametrize("name", TO_MPS)
 def test_a_move_takes_the_values_along(name: str) -> None:
     moved = TO_MPS[name](torch.ones(2))
