@@ -32,6 +32,8 @@ from opcheck.simulator.visible.requirements import caller, kind_of
 
 #: Metal's recommended working set on it, in bytes (op_lists/macs.yaml)
 WORKING_SET = 10922 << 20
+#: Metal's largest buffer on it, in bytes (op_lists/macs.yaml, ``buffer``)
+LARGEST_BUFFER = WORKING_SET * 3 // 4
 
 _SYSCTL: dict[str, str] = load_shipped(Path(__file__).with_suffix(".yaml"))
 _UNAME = {"-m": "arm64", "-s": "Darwin", "-p": "arm", "": "Darwin"}

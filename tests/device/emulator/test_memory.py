@@ -9,6 +9,7 @@ import torch
 
 import opcheck
 from opcheck.data.environment import HIGH, LOW
+from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.visible.machine import WORKING_SET
 
 MIB = 1 << 20
@@ -52,6 +53,50 @@ def test_above_the_limit_the_program_gets_the_error_of_the_mac(
             _ones(60)
         assert "Tried to allocate 60.00 MiB on shared pool" in str(caught.value)
         del kept
+
+
+def _exceed_the_limit() -> None:
+    torch.mps.set_per_process_memory_fraction(0.01)
+    _kept = [_ones(60), _ones(60)]
+
+
+def test_a_program_that_is_out_of_memory_fails() -> None:
+    with pytest.raises(RuntimeError, match="out of memory"), opcheck.emulate(torch="2.13", macos="15") as run:
+        _exceed_the_limit()
+    assert run.report.headline == "fails"
+    (finding,) = [each for each in run.report.findings if each.rule == "OC126"]
+    assert "16 GB" in finding.hint
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.empty(1 << 40, device="mps"),
+        lambda: torch.zeros(1 << 34, device="mps"),
+        lambda: torch.arange(1 << 33, device="mps"),
+        lambda: torch.ones(1 << 20, 1, device="mps") + torch.ones(1, 1 << 20, device="mps"),
+        lambda: torch.zeros(1).expand(1 << 40).to("mps"),
+    ],
+    ids=["empty", "zeros", "arange", "add", "to"],
+)
+def test_a_tensor_larger_than_a_buffer_is_refused(make: Callable[[], torch.Tensor]) -> None:
+    with (
+        pytest.raises(RuntimeError, match=r"^Invalid buffer size: \d+\.00 GiB$"),
+        opcheck.emulate(torch="2.13", macos="15") as run,
+    ):
+        make()
+    assert run.report.headline == "fails"
+
+
+def test_a_view_takes_no_memory_however_large_it_is() -> None:
+    with opcheck.emulate(torch="2.13", macos="15"):
+        assert torch.zeros(1, device="mps").expand(1 << 40).shape == (1 << 40,)
+
+
+def test_a_size_that_overflows_is_unknown_because_mps_does_not_check_it() -> None:
+    with pytest.raises(NotSimulatedError, match="does not hold"), opcheck.emulate(torch="2.13", macos="15") as run:
+        torch.empty(1 << 62, device="mps")
+    assert run.report.headline == "could not tell"
 
 
 def test_a_ratio_that_the_allocator_refuses_raises_at_the_first_tensor(monkeypatch: pytest.MonkeyPatch) -> None:

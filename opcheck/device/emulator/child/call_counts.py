@@ -17,7 +17,7 @@ from opcheck.common.text import any_layer, error_chain
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
 from opcheck.data.environment import find_invalid, watermarks
-from opcheck.data.messages import out_of_memory
+from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.data.registrations import OpLists
 from opcheck.device.emulator.child.mac_errors import CALL_RAISED, kind_on_a_mac, mark_raised_on_a_mac
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
@@ -30,7 +30,7 @@ from opcheck.numerics.kernels.child.kernel_run import ShadowKernels
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import decode
-from opcheck.simulator.visible.machine import WORKING_SET
+from opcheck.simulator.visible.machine import LARGEST_BUFFER, WORKING_SET
 from opcheck.simulator.visible.surface import MacMemory
 from opcheck.tracing.call_sites import ProgramStack
 from opcheck.tracing.source_locations import Site, UserFrames, locate
@@ -56,10 +56,11 @@ class EmulatedMemory(MacMemory):
         """Return the buffer of a result; None: it needs none.
 
         Raises:
-            RuntimeError: as on the Mac: a watermark is invalid, or the limit is exceeded.
+            RuntimeError: as on the Mac: a watermark is invalid, the tensor is too large, or the limit is exceeded.
         """
         if not nbytes:
             return None
+        self.check_size(nbytes)
         allocator = self._start()
         try:
             block = allocator.allocate(nbytes)
@@ -71,6 +72,11 @@ class EmulatedMemory(MacMemory):
         self._most_held = max(self._most_held, allocator.live + allocator.cached_bytes)
         self._count(allocator)
         return block
+
+    def check_size(self, nbytes: int) -> None:
+        """Raise a RuntimeError for a tensor that is larger than a buffer (MPSAllocator.mm, ``alloc_buffer_block``)."""
+        if nbytes >= LARGEST_BUFFER:
+            raise RuntimeError(invalid_buffer_size(nbytes, self.torch))
 
     def free(self, block: HeapBlock) -> None:
         """Take a buffer back."""

@@ -1,7 +1,8 @@
 """The simulator with values: every tensor on MPS has a real CPU tensor, of any size."""
 
 import contextlib
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from opcheck.device.emulator.child import mac_errors
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.numerics.kernels.child.kernel_check import KernelCheck
 from opcheck.simulator import target_reads
+from opcheck.simulator.dispatch.calls import flat_tensors
 from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.dispatch.routes import BoundCall, Route
 from opcheck.simulator.dispatch.tensor import MPSTensor
@@ -20,6 +22,8 @@ from opcheck.tracing.torch_private.dispatch import without_function_modes
 _COPIES = frozenset({"aten::copy_", "aten::_to_copy"})
 #: dtypes that no tensor on MPS has
 _DOUBLES = frozenset({torch.float64, torch.complex128})
+#: what the CPU's allocation raises (c10/core/impl/alloc_cpu.cpp; EmptyTensor.cpp, whose MPS part checks no overflow)
+_NO_MEMORY = re.compile("DefaultCPUAllocator: can't allocate memory|Storage size calculation overflowed")
 #: Copying from MPS writes nothing into a tensor of such a dtype (Copy.mm); a new tensor is often zeros.
 _LOST_DOUBLES = Span.of("2.14", "2.15")
 
@@ -27,11 +31,15 @@ _LOST_DOUBLES = Span.of("2.14", "2.15")
 class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
     """Computes each leaf call on the CPU, where the target's verdict lets it run."""
 
+    #: called with the bytes of a tensor before it is made; raises what a Mac raises for one that is too large
+    check_size: Callable[[int], None] = staticmethod(lambda _nbytes: None)
     #: computes calls a second time by the release's kernels; None: it does not
     kernel_check: KernelCheck | None = None
 
     def _compute(self, bound: BoundCall, on_mps: list[MPSTensor], device: torch.device) -> Any:
         route = bound.route
+        if not on_mps:
+            self._check_size(route, bound.args, bound.kwargs)
         loses = bool(on_mps) and route.name in _COPIES and target_reads.READS.now(_release) in _LOST_DOUBLES
         if loses and route.writes and bound.args[0].dtype in _DOUBLES:
             return bound.args[0]
@@ -64,6 +72,9 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             with without_function_modes():
                 return function(*args, **kwargs)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            if _NO_MEMORY.search(str(error)):
+                self._check_size(route, args, kwargs)
+                raise NotSimulatedError(f"{route.name}: the memory of this machine does not hold the result") from error
             release = target_reads.READS.now(_release)
             inside = self._arguments_unchecked(error, route, BoundCall(route, args, kwargs).name_arguments(), release)
             if inside is not None:
@@ -84,6 +95,14 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
             if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:
                 return wider.function(*args, **kwargs)
             raise shown from None
+
+    def _check_size(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise what a Mac raises for a result that is too large, before the CPU takes memory for it."""
+        results: Any = ()
+        with contextlib.suppress(RuntimeError, TypeError, ValueError, IndexError), without_function_modes():
+            results = mac_errors.compute_without_values(route.func, args, kwargs)
+        for result in flat_tensors(results):
+            self.check_size(result.nbytes if result.layout is torch.strided else 0)
 
     def _arguments_unchecked(
         self, error: Exception, route: Route, given: dict[str, Any], release: Version

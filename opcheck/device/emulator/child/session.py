@@ -181,8 +181,9 @@ class Emulation:
                 export_below(),
             ):
                 mac.before_call = tally.ask
-                if self._kernels and isinstance(mac, Emulator):
-                    mac.kernel_check = self._kernels.check
+                if isinstance(mac, Emulator):
+                    mac.check_size = tally.memory.check_size
+                    mac.kernel_check = self._kernels.check if self._kernels else None
                 self._mac = mac
                 yield
         finally:
