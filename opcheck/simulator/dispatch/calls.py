@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from opcheck.data.messages import no_kernel_for
 from opcheck.data.tables import refused_by
 from opcheck.simulator.dispatch.routes import BoundCall, Route, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
@@ -21,6 +22,27 @@ _ZEROS_ELEMENTS = 4_194_304
 #: (ATen/native/sparse/SparseCsrTensor.cpp, ``new_compressed_tensor``; ATen/NestedTensorImpl.cpp).
 COMPRESSED = ("compressed_layout", "Could not run 'new_compressed_tensor' from the 'mps:0' device.)")
 NESTED = ("nested_layout", "NestedTensorImpl storage must be either CUDA, CPU, XPU or privateuseone but got mps:0")
+
+
+_QUANTIZED_DTYPES = {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4}
+#: the operators that make the quantized result of others (TensorConversions.cpp, TensorFactories.cpp)
+_MAKES_QUANTIZED = {
+    "aten::_to_copy": "aten::empty_quantized",
+    "aten::empty_like": "aten::_empty_affine_quantized",
+    "aten::zeros": "aten::empty.memory_format",
+}
+
+
+def _quantized(operator: str) -> tuple[str, str]:
+    return "quantized_dtype", no_kernel_for(operator, "QuantizedMPS")
+
+
+def refuse_quantized(call: BoundCall, inputs: Sequence[torch.Tensor]) -> tuple[str, str] | None:
+    """Return how a Mac refuses to make a quantized tensor on MPS: nothing is registered for the key QuantizedMPS."""
+    if call.kwargs.get("dtype") in _QUANTIZED_DTYPES or any(tensor.is_quantized for tensor in inputs):
+        name = call.route.name
+        return _quantized(_MAKES_QUANTIZED.get(name, name))
+    return None
 
 
 class ShapedResult(NamedTuple):
@@ -174,11 +196,11 @@ def _spec(output: Any) -> Any:
 
 
 def check_layout(tensor: torch.Tensor) -> None:
-    """Raise RefusedError for a layout that no tensor on MPS has, NotSimulatedError for a quantized dtype."""
+    """Raise RefusedError for a layout, or a quantized dtype, that no tensor on MPS has."""
     if tensor.is_nested:
         raise RefusedError(*NESTED)
     if tensor.is_quantized:
-        raise NotSimulatedError(f"quantized tensors ({tensor.dtype}) are not simulated: MPS has none")
+        raise RefusedError(*_quantized("aten::empty_quantized"))
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         raise RefusedError(*COMPRESSED)
 

@@ -156,7 +156,7 @@ class Simulator(dispatch.DispatchMode):
                 self.sink.record(call._replace(not_computed=str(error)))
             raise
         except (RuntimeError, TypeError) as error:
-            refusal = getattr(error, "refusal", refusal)  # of a RefusedError
+            refusal = refusal or getattr(error, "refusal", None)  # of a RefusedError
             # A dtype that no backend computes, or two devices: the check of a meta kernel.
             failed = call._replace(refusal=refusal)
             if refusal is not None or failed.in_refused_dtype:
@@ -180,9 +180,11 @@ class Simulator(dispatch.DispatchMode):
 
     def _refusal(self, bound: BoundCall, inputs: list[torch.Tensor], on_mps: list[MPSTensor]) -> tuple[str, str] | None:
         operator, refusal = bound.route.operator, None
-        if on_mps and operator.refuses_devices is not None:
+        if not on_mps:
+            refusal = calls.refuse_quantized(bound, inputs)
+        elif operator.refuses_devices is not None:
             refusal = operator.refuses_devices(bound.args, inputs)
-        elif on_mps and len(inputs) != len(on_mps) and not operator.mixes_devices:
+        elif len(inputs) != len(on_mps) and not operator.mixes_devices:
             refusal = self._device_mismatch(bound, inputs)
         if refusal is None and self.context.draws_on_cpu and bound.kwargs.get("generator") is not None:
             refusal = _CPU_GENERATOR

@@ -226,6 +226,7 @@ _REFUSALS: dict[str, type[Exception]] = {
     "index_out_of_range": torch.AcceleratorError,
     "pinned_memory_of_cuda": NotImplementedError,
     "compressed_layout": NotImplementedError,
+    "quantized_dtype": NotImplementedError,
 }
 
 
