@@ -15,8 +15,8 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.judge.memory.limits import DimensionRange, LimitSearch, check_names, neighbours, not_scaling
-from opcheck.judge.memory.scaling import ScaledRun, second_sizes
+from opcheck.judge.memory.limits import DimensionRange, LimitSearch, check_names, neighbours
+from opcheck.judge.memory.scaling import scale_run
 from opcheck.judge.memory.smallest_change import PlanSearch, changes_for
 from opcheck.model.records import KernelNumbers, Memory, Precision, Problem, Record, Report, Trace
 from opcheck.report_cache import Cache, dependencies
@@ -215,15 +215,9 @@ def audit_limits(
 
     target = request.target
     (first,) = captures({})
-    names = [each.name for each in ranges]
     check_names(ranges, first.sizes)
-    at = {name: first.sizes[name] for name in names}
-    other = second_sizes(at, names)
-    (second,) = captures(other)
     base = report_of_request(request, first, target, lists, mac=mac)
-    run = ScaledRun(first, second, at, other)
-    if not run.has_same_calls:
-        raise not_scaling(first, second, other)
+    run = scale_run(first, [each.name for each in ranges], captures)
     limits = LimitSearch(run, base, target, lists, ranges, mac)
     found = [limits.boundary(each) for each in ranges]
     wanted = [{**limits.others(each.range), each.range.name: size} for each in found for size in neighbours(each)]

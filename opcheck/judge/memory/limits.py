@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opcheck.capture.dimensions import unknown_dimension
 from opcheck.common.documents import brief
-from opcheck.common.errors import CaptureError, UsageError
+from opcheck.common.errors import UsageError
 from opcheck.common.text import filesize
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import LimitKind
@@ -286,19 +286,6 @@ def _record(
         others=dict(others),
         proved=proved,
     )
-
-
-def not_scaling(first: Trace, second: Trace, sizes: Mapping[str, int]) -> CaptureError:
-    """Return the error for a model that makes other calls with other sizes."""
-    text = ", ".join(f"{name}={size}" for name, size in sizes.items())
-    broken = next((each for each in (first, second) if not each.complete), None)
-    if broken is not None:
-        why = broken.problems[-1].message if broken.problems else "the run broke off"
-        message = f"the model does not run with {text if broken is second else 'its usual inputs'}: {why}"
-    else:
-        message = f"the model makes {len(second.calls):,} calls with {text} and {len(first.calls):,} as it is"
-    hint = "the sizes of its calls do not follow from the dimension; audit each size: --input"
-    return CaptureError(message, context="--vary", hint=hint)
 
 
 def check_names(ranges: Sequence[DimensionRange], sizes: Mapping[str, int]) -> None:

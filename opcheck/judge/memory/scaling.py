@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from msgspec.structs import replace
 
+from opcheck.common.errors import CaptureError
 from opcheck.model.records import Lifetime, OpCall, TensorSpec, Trace
 
 #: What the dimensions of the second run are multiplied by: no product of powers of some equals another, and what
@@ -154,6 +155,34 @@ class ScaledRun:
             return int(first * grown**power)
 
         return form
+
+
+def scale_run(first: Trace, varied: Sequence[str], capture: Callable[[dict[str, int]], list[Trace]]) -> ScaledRun:
+    """Return the run at any sizes of the varied dimensions, by a second capture.
+
+    Raises:
+        CaptureError: the model makes other calls with other sizes.
+    """
+    at = {name: first.sizes[name] for name in varied}
+    other = second_sizes(at, varied)
+    (second,) = capture(other)
+    run = ScaledRun(first, second, at, other)
+    if not run.has_same_calls:
+        raise _other_calls(first, second, other)
+    return run
+
+
+def _other_calls(first: Trace, second: Trace, sizes: Mapping[str, int]) -> CaptureError:
+    """Return the error for a model that makes other calls with other sizes."""
+    text = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    broken = next((each for each in (first, second) if not each.complete), None)
+    if broken is not None:
+        why = broken.problems[-1].message if broken.problems else "the run broke off"
+        message = f"the model does not run with {text if broken is second else 'its usual inputs'}: {why}"
+    else:
+        message = f"the model makes {len(second.calls):,} calls with {text} and {len(first.calls):,} as it is"
+    hint = "the sizes of its calls do not follow from the dimension; audit each size: --input"
+    return CaptureError(message, context="--vary", hint=hint)
 
 
 def _call(first: OpCall, second: OpCall, scale: Callable[[int, int], int]) -> OpCall:
