@@ -15,8 +15,7 @@ from opcheck.common.errors import OpcheckError
 from opcheck.common.versions import Target
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.judge.memory.limits import DimensionRange, LimitSearch, check_names, neighbours
-from opcheck.judge.memory.scaling import scale_run
+from opcheck.judge.memory.limits import DimensionRange, LimitSearch, check_names, neighbours, scale_run
 from opcheck.judge.memory.smallest_change import PlanSearch, changes_for
 from opcheck.model.records import KernelNumbers, Memory, Precision, Problem, Record, Report, Trace
 from opcheck.report_cache import Cache, dependencies

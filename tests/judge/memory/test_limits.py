@@ -11,13 +11,14 @@ from opcheck.judge.memory.estimate import cache, caches
 from opcheck.judge.memory.limits import (
     DimensionRange,
     LimitReason,
+    ScaledRun,
     check_names,
     find_boundary,
     neighbours,
     parse_range,
+    second_sizes,
     table_end,
 )
-from opcheck.judge.memory.scaling import ScaledRun, second_sizes
 from opcheck.model.records import CacheShape, Lifetime, TensorSpec, Trace
 from tests.made import call, make_trace
 
