@@ -16,7 +16,7 @@ from opcheck.common.text import any_layer
 from opcheck.common.versions import Target
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
-from opcheck.judge.judge import outcome
+from opcheck.judge.judge import judge_all, outcome
 from opcheck.model import records
 from opcheck.model.records import CallGroup, GroupLocation, OpCall, Partition, TensorSpec, Verdict
 
@@ -47,6 +47,15 @@ def route_calls(
     """
     pairs = zip(calls, verdicts, strict=True)
     return [RoutedCall(call, verdict, route_of(call, verdict, target, lists)) for call, verdict in pairs]
+
+
+def routes_of(calls: Sequence[OpCall], target: Target, lists: OpLists) -> list[words.RouteKind]:
+    """Judge the calls, and return what computes each.
+
+    Raises:
+        OpListError: the lists have no such torch release, or are damaged.
+    """
+    return [each.route for each in route_calls(calls, judge_all(calls, target, lists), target, lists)]
 
 
 def partition(routed: Sequence[RoutedCall]) -> tuple[Partition, nx.DiGraph[int]]:

@@ -25,8 +25,7 @@ from opcheck.common.versions import Target
 from opcheck.common.vocabulary import LimitKind
 from opcheck.data.registrations import OpLists
 from opcheck.judge.assembly import report
-from opcheck.judge.callgraph import route_calls
-from opcheck.judge.judge import judge_all
+from opcheck.judge.callgraph import routes_of
 from opcheck.judge.memory.estimate import deciding, exceeds
 from opcheck.model.records import Lifetime, MacFit, MemoryLimit, OpCall, Report, TensorSpec, Trace
 
@@ -402,8 +401,7 @@ class LimitSearch:
     ) -> None:
         self._run, self._base, self._target, self._lists, self._ranges = run, base, target, lists, ranges
         self._memory = mac or _smallest(base)
-        routed = route_calls(run.first.calls, judge_all(run.first.calls, target, lists), target, lists)
-        self._routes = [each.route for each in routed]
+        self._routes = routes_of(run.first.calls, target, lists)
         #: dimension -> the sizes of the others, where they are not the usual ones
         self._at_most: dict[str, dict[str, int]] = {}
         self._traces: dict[tuple[tuple[str, int], ...], Trace] = {}

@@ -15,8 +15,7 @@ from opcheck.capture.request import CaptureRequest
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import FitState
 from opcheck.data.registrations import OpLists
-from opcheck.judge.callgraph import route_calls
-from opcheck.judge.judge import judge_all
+from opcheck.judge.callgraph import routes_of
 from opcheck.judge.memory.estimate import deciding, estimate
 from opcheck.judge.memory.replay import list_taken
 from opcheck.model.records import Lifetime, Memory, MemoryPlan, Trace
@@ -235,9 +234,8 @@ class PlanSearch:
             return None
         for change in changes:
             trace = change.trace(trace) if change.trace else trace
-        target = request.target
-        routed = route_calls(trace.calls, judge_all(trace.calls, target, self._lists), target, self._lists)
-        memory = estimate(trace, target, asked=self._mac, routes=[each.route for each in routed])
+        routes = routes_of(trace.calls, request.target, self._lists)
+        memory = estimate(trace, request.target, asked=self._mac, routes=routes)
         return None if memory is None else PlannedRun(changes, memory)
 
     def _record(self, outcome: PlannedRun) -> MemoryPlan:
