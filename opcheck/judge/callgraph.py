@@ -205,7 +205,7 @@ def _group(op: str, verdict: Verdict, routed: Sequence[RoutedCall]) -> CallGroup
         op,
         verdict,
         count=len(calls),
-        locations=tuple(_places(calls)),
+        locations=tuple(list_places((call.location, call.module, call.phase, 1) for call in calls)),
         dtypes=tuple(sorted({spec.dtype for call in calls for spec in (*call.inputs, *call.outputs)})),
         phases=tuple(sorted({call.phase for call in calls}, key=words.PHASES.index)),
         example=example_of(calls, verdict),
@@ -213,11 +213,17 @@ def _group(op: str, verdict: Verdict, routed: Sequence[RoutedCall]) -> CallGroup
     )
 
 
-def _places(calls: Sequence[OpCall]) -> Iterator[GroupLocation]:
-    """Yield the lines in the order of first use; layers of a model that share a line are one entry."""
+def list_places(
+    calls: Iterable[tuple[records.SourceLocation | None, str, words.Phase, int]],
+) -> Iterator[GroupLocation]:
+    """Yield the lines in the order of first use; layers of a model that share a line are one entry.
+
+    Args:
+        calls: the line, the module and the phase of some calls, and how many they are.
+    """
     modules: defaultdict[tuple[records.SourceLocation | None, str, words.Phase], Counter[str]] = defaultdict(Counter)
-    for call in calls:
-        modules[call.location, any_layer(call.module), call.phase][call.module] += 1
+    for location, module, phase, count in calls:
+        modules[location, any_layer(module), phase][module] += count
     for (location, pattern, phase), names in modules.items():
         module = next(iter(names)) if len(names) == 1 else pattern
         yield GroupLocation.at(location, module=module, phase=phase, count=names.total())

@@ -13,7 +13,7 @@ import torch
 
 from opcheck.capture.child.recording.graph import flops_of
 from opcheck.common.grouping import group_values
-from opcheck.common.text import any_layer, error_chain
+from opcheck.common.text import error_chain
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import PHASES, Phase, RouteKind
 from opcheck.data.environment import find_invalid, watermarks
@@ -21,11 +21,11 @@ from opcheck.data.messages import invalid_buffer_size, out_of_memory
 from opcheck.data.registrations import OpLists
 from opcheck.device.emulator.child.mac_errors import CALL_RAISED, kind_on_a_mac, mark_raised_on_a_mac
 from opcheck.device.emulator.child.verdicts import JudgedCall, Verdicts
-from opcheck.judge.callgraph import common_route, example_of
+from opcheck.judge.callgraph import common_route, example_of, list_places
 from opcheck.judge.judge import outcome
 from opcheck.judge.memory.growth import REAL_NUMBERS_IN_KEY, VARIES, GraphPlace, GraphUses, describe, growth_of_results
 from opcheck.judge.memory.replay import LARGE_HEAP, Allocator, HeapBlock, LimitExceededError
-from opcheck.model.records import CallGroup, Example, GroupLocation, MemoryGrowth, Partition, SourceLocation, Verdict
+from opcheck.model.records import CallGroup, Example, GroupLocation, MemoryGrowth, Partition, Verdict
 from opcheck.numerics.kernels.child.kernel_run import ShadowKernels
 from opcheck.simulator.dispatch.calls import Call, metas
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
@@ -359,7 +359,7 @@ class CallCounts:
                 key[0],
                 self._kinds[key].verdict,
                 count=sum(count for _, count in rows),
-                locations=tuple(_places(rows)),
+                locations=tuple(list_places((locate(row.site), row.module, row.phase, n) for row, n in rows)),
                 dtypes=tuple(sorted(self._kinds[key].dtypes)),
                 phases=_order_phases(row.phase for row, _ in rows),
                 example=self._kinds[key].example,
@@ -436,13 +436,3 @@ def _again(error: BaseException) -> BaseException:
 def origin_on_a_mac(error: BaseException) -> str:
     """Return the kind of the Mac's error that a program raised this one because of, or while it handled it."""
     return next(filter(None, map(kind_on_a_mac, error_chain(error))), "")
-
-
-def _places(rows: Iterable[tuple[CallRow, int]]) -> Iterable[GroupLocation]:
-    modules: dict[tuple[SourceLocation | None, str, Phase], Counter[str]] = {}
-    for row, count in rows:
-        key = (locate(row.site), any_layer(row.module), row.phase)
-        modules.setdefault(key, Counter())[row.module] += count
-    for (location, pattern, phase), names in modules.items():
-        module = next(iter(names)) if len(names) == 1 else pattern
-        yield GroupLocation.at(location, module=module, phase=phase, count=names.total())
