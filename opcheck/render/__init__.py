@@ -57,10 +57,9 @@ def write(record: object, document: Document, format_name: str, **shown: Any) ->
         format_name: A name from ANSWERS.
         shown: How text is shown; see ``as_text``.
     """
-    if format_name == "text":
-        return finish_document(as_text(document, **shown), format_name)
-    if format_name == "markdown":
-        return finish_document(as_markdown(document), format_name)
+    if format_name in {"text", "markdown"}:
+        text = as_text(document, **shown) if format_name == "text" else as_markdown(document)
+        return finish_document(text, format_name)
     content = msgspec.to_builtins(record)
     if format_name == "json":
         return for_json(json.dumps(content, indent=2, ensure_ascii=False)) + "\n"
