@@ -117,7 +117,8 @@ def serving(**repositories: dict[str, Any]) -> Iterator[Hub]:  # noqa: C901 - on
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # shutdown() waits for the end of an interval, which is half a second by default.
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield hub
