@@ -5,6 +5,7 @@ Reads a line of JSON for each program from stdin, and answers with a line when i
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -23,6 +24,8 @@ def main() -> None:
 
     from opcheck.device.emulator.child import emulated_program, session  # noqa: F401
 
+    # The collector of a fork then passes over the objects of torch.
+    gc.freeze()
     for line in sys.stdin:
         job = json.loads(line)
         process = os.fork()
