@@ -13,6 +13,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Python keeps what it compiles, also where the environment forbids it: else each process that a test starts compiles
+# opcheck again, and each worker of pytest all tests.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: audit test lint types test-all test-mac-build docs package clean
 
 audit: $(VENV)/.models
