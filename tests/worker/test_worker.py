@@ -40,6 +40,11 @@ def test_what_it_prints_is_no_answer_and_its_stdin_is_empty(asked: Worker[Questi
     assert asked.ask(Question(do="print", number=1), PATIENCE).number == 1
 
 
+def test_garbage_is_collected_but_not_among_what_was_imported(asked: Worker[Question, Reply]) -> None:
+    first, second = (asked.ask(Question(do="count what is frozen"), PATIENCE).number for _ in range(2))
+    assert first >= second > 1000
+
+
 def test_its_exceptions_travel(asked: Worker[Question, Reply]) -> None:
     with pytest.raises(InputError) as caught:
         asked.ask(Question(do="raise"), PATIENCE)

@@ -359,5 +359,10 @@ def _list_wrapped() -> tuple[Callable[..., Any], ...]:
     if code is None or "fn" not in code.co_freevars:
         return ()
     position = code.co_freevars.index("fn")
-    inner = (each for each in gc.get_referrers(code) if isinstance(each, FunctionType))
+    # What is frozen has no referrers for the collector.
+    is_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    inner = [each for each in gc.get_referrers(code) if isinstance(each, FunctionType)]
+    if is_frozen:
+        gc.freeze()
     return tuple(each.__closure__[position].cell_contents for each in inner if each.__closure__ is not None)
