@@ -44,7 +44,7 @@ def has_name(target: Target, module: str, name: str) -> bool:
     """Return whether the target's module has a name that some releases lack."""
     line = str(target.torch)
     if module == "torch" and name in _private_functions():
-        return name in _operator_names(line)
+        return name in _private_operators(line)
     return NAMES.load().has(line, module, name)
 
 
@@ -64,16 +64,15 @@ def _private_functions() -> frozenset[str]:
 
     The lists of Python names have only public names.
     """
-    operators = [_operator_names(line) for line in [release.line for release in load().releases]]
-    some = frozenset.union(*operators) - frozenset.intersection(*operators)
-    return frozenset(name for name in some if name.startswith("_")) & vars(torch).keys()
+    operators = [_private_operators(release.line) for release in load().releases]
+    return (frozenset.union(*operators) - frozenset.intersection(*operators)) & vars(torch).keys()
 
 
 @functools.cache
-def _operator_names(line: str) -> frozenset[str]:
-    """Return the names of a release's operators of ATen, without their overloads."""
-    names = (name.partition("::") for name in load().operators(line))
-    return frozenset(name.partition(".")[0] for space, _, name in names if space == "aten")
+def _private_operators(line: str) -> frozenset[str]:
+    """Return the names of a release's operators of ATen that begin with ``_``, without their overloads."""
+    names = (name.removeprefix("aten::") for name in load().operators(line) if name.startswith("aten::_"))
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 def _lacks(who: Caller, module: str, name: str) -> bool:

@@ -20,10 +20,15 @@ def main() -> None:
         raise OSError("Windows has no fork")
     os.environ["PYTORCH_JIT"] = "0"
     # Each program would import them again: torch, and what torch itself imports at the first composite.
-    import torch._dynamo  # noqa: F401
+    import torch
+    import torch._dynamo
 
+    import opcheck
     from opcheck.device.emulator.child import emulated_program, session  # noqa: F401
 
+    # The same holds for what the first emulation reads and computes.
+    with opcheck.emulate(torch="2.13", macos="15"):
+        torch.nn.Linear(2, 2).to("mps")(torch.ones(2, device="mps")).sum().item()
     # The collector of a fork then passes over the objects of torch.
     gc.freeze()
     for line in sys.stdin:
