@@ -70,13 +70,12 @@ def strip_compiled(model: Any) -> Any:
     return getattr(model, "_orig_mod", model)
 
 
+with require_names("writing TorchScript"):
+    SCRIPT_MODULE: Any = torch.jit._script.RecursiveScriptModule
+    """The class of TorchScript modules that has ``save``. Required; replaced."""
+
+
 def method_names(script: torch.jit.ScriptModule) -> list[str]:
     """Return the methods that a TorchScript module has. Required."""
     with require_names("reading TorchScript"):
         return [*script._c._method_names()]
-
-
-def is_scripting() -> bool:
-    """Return whether TorchScript is on, as it is without ``PYTORCH_JIT=0``. Required."""
-    with require_names("reading TorchScript"):
-        return bool(torch.jit._state._enabled)

@@ -18,7 +18,6 @@ def main() -> None:
     """Serve until stdin ends."""
     if sys.platform == "win32":
         raise OSError("Windows has no fork")
-    os.environ["PYTORCH_JIT"] = "0"
     # Each program would import them again: torch, and what torch itself imports at the first composite.
     import torch
     import torch._dynamo

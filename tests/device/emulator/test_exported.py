@@ -1,4 +1,4 @@
-"""``torch.export``, ``torch.fx`` and TorchScript inside of a program."""
+"""``torch.export`` and ``torch.fx`` inside of a program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import torch
 
 import opcheck
 from opcheck.device.emulator.child.session import Emulation
-from opcheck.device.emulator.child.torch_packages import run_uncompiled
-from opcheck.simulator.errors import NotSimulatedError
 
 #: torch/export gives these for what it does itself (2.13)
 pytestmark = pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")
@@ -82,17 +80,3 @@ def test_torch_compile_is_said_to_be_left_out_once(mac: Emulation) -> None:
     texts = [problem.message for problem in mac.report.problems]
     assert len(texts) == 1
     assert texts[0].startswith("torch.compile was left out")
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-def test_torchscript_as_python_is_said_and_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.jit._state._enabled, "enabled", False)
-    results: list[str] = []
-    with run_uncompiled(results.append):
-        model, x = Net().eval().to("mps"), torch.randn(2, 4, device="mps")
-        scripted = torch.jit.script(model)
-        assert torch.equal(torch.jit.freeze(scripted)(x).cpu(), model(x).cpu())
-        torch.jit.trace(model, x)
-        with pytest.raises(NotSimulatedError, match=r"torch\.jit\.save"):
-            torch.jit.save(scripted, io.BytesIO())
-    assert results == ["torch.jit.script", "torch.jit.trace"]

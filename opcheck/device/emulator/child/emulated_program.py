@@ -58,9 +58,6 @@ def main(file: Path) -> int:
 
 
 def _run(request: RunRequest, file: Path) -> int:
-    # TorchScript reads the device in C++, which is ``cpu``: it runs as the Python that it was
-    # made from.
-    os.environ.setdefault("PYTORCH_JIT", "0")
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
     environments.require()
 

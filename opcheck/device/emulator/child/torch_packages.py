@@ -7,7 +7,9 @@ on a Mac also runs on fake tensors, and calls no kernel of MPS.
 import contextlib
 import copy
 import functools
+import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,17 +20,22 @@ from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps, placement
 from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.visible.methods import as_device
+from opcheck.simulator.visible.requirements import kind_of
 from opcheck.tracing.eager_compile import eager_compile
 from opcheck.tracing.source_locations import is_own_code
 from opcheck.tracing.torch_private import backend, compilation, dispatch
 from opcheck.tracing.torch_private.backend import ACCELERATOR, SHARING_STRATEGIES, VERIFY_PARAMS
 from opcheck.tracing.torch_private.export import with_tensors
-from opcheck.tracing.torch_private.modules import call_module, is_scripting
+from opcheck.tracing.torch_private.modules import SCRIPT_MODULE, call_module
 from opcheck.tracing.torch_private.trees import tree_leaves, tree_map
 
 #: takes the name of a function that was left out
 Tell = Callable[[str], None]
 
+
+#: in the graph of a script
+_READS_DEVICE = re.compile(r"prim::(?:device|is_cpu|is_mps)\(|aten::get_device\(")
 
 #: distributed_c10d.py: the first release whose init_process_group() takes gloo for a machine with mps.
 _DEFAULT_BACKEND = Version(2, 8)
@@ -81,14 +88,18 @@ def processes_of_mac(target: Target) -> Iterator[None]:
 def run_uncompiled(tell: Tell) -> Iterator[None]:
     """For the length of the block; ``tell`` is called for each use.
 
-    TorchScript reads the device in C++, which is ``cpu``: with PYTORCH_JIT=0, as ``opcheck run``
-    sets it, torch returns what it was given. Without that, it stays as it is.
+    TorchScript reads the device in C++, which is ``cpu``: what the program scripts is returned as it is, as with
+    PYTORCH_JIT=0.  What was scripted before the block, or is loaded in it, runs in C++ all the same.
     """
-    changes: list[tuple[Any, str, Any]] = [(torch, "compile", eager_compile(tell, _refuse_backend))]
-    if not is_scripting():
-        changes += [(torch.jit, name, _scripting(name, tell)) for name in ("script", "trace")]
-        changes += [(torch.jit, name, lambda module, *_, **__: module) for name in ("freeze", "optimize_for_inference")]
-        changes += [(torch.jit, "save", _unwritten)]
+    changes: list[tuple[Any, str, Any]] = [
+        (torch, "compile", eager_compile(tell, _refuse_backend)),
+        *((torch.jit, name, _scripting(name, tell)) for name in ("script", "trace", "trace_module")),
+        *((torch.jit, name, lambda module, *_, **__: module) for name in ("freeze", "optimize_for_inference")),
+        *((owner, "save", _writing(owner.save)) for owner in (torch.jit, SCRIPT_MODULE) if hasattr(owner, "save")),
+        (torch.jit, "load", _loading(torch.jit.load)),
+        (torch.jit.ScriptFunction, "__call__", _calling(torch.jit.ScriptFunction.__call__)),
+        (SCRIPT_MODULE, "__call__", _calling(torch.nn.Module.__call__)),
+    ]
     with replace_attributes(changes):
         yield
 
@@ -104,16 +115,53 @@ def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def script(*args: Any, **options: Any) -> Any:
+        code = sys._getframe(1).f_code
+        if kind_of(code) == "own":
+            # torch scripts decompositions for forward mode (torch/_decomp/decompositions_for_jvp.py).
+            return original(*args, **options)
         # A library decorates functions with it that the program may never call.
-        if is_own_code(sys._getframe(1).f_code.co_filename):
+        if is_own_code(code.co_filename):
             tell(f"torch.jit.{name}")
-        return original(*args, **options)
+        return [*args, *options.values()][0]
 
     return script
 
 
-def _unwritten(*_: Any, **__: Any) -> None:
-    raise NotSimulatedError("torch.jit.save is not emulated: TorchScript runs as Python here, and is not written")
+def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a call of a script, in whose C++ a tensor on mps is on the CPU.
+
+    It also reads names of torch that the target may lack (torch.compiler.is_exporting), not for the program.
+    """
+    device_readers = weakref.WeakKeyDictionary[Any, bool]()
+
+    def call(script: Any, *args: Any, **options: Any) -> Any:
+        if script not in device_readers:
+            device_readers[script] = _READS_DEVICE.search(str(script.inlined_graph)) is not None
+        if device_readers[script] and any(map(is_on_mps, tree_leaves((args, options)))):
+            raise NotSimulatedError("TorchScript that reads a tensor's device is not emulated: it would read cpu")
+        return original(script, *args, **options)
+
+    return call
+
+
+def _writing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def save(module: Any, *args: Any, **options: Any) -> None:
+        # C++ would read memory that tensors on mps do not have.
+        if isinstance(module, SCRIPT_MODULE) and not any(map(is_on_mps, _module_tensors(module))):
+            original(module, *args, **options)
+            return
+        raise NotSimulatedError("torch.jit.save is not emulated: TorchScript runs as Python here, and is not written")
+
+    return save
+
+
+def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load(f: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
+        if as_device(map_location) is not MPS_DEVICE:
+            return original(f, map_location, *args, **options)
+        return original(f, "cpu", *args, **options).to(MPS_DEVICE)
+
+    return load
 
 
 #: the mark in a saved program that was on ``mps``
