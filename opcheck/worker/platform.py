@@ -60,6 +60,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF, _LANDLOCK_SCOPE_SIGNAL = 444, 446, 2
 #: Seconds after which a program that caught the end of its time is interrupted again.
 _AGAIN = 1.0
+#: Seconds before its end that the timer of a limit may run out.
+_EARLY = 0.01
 #: Seconds between two looks at a parent, and at the memory.
 _PARENT_LOOK, _MEMORY_LOOK = 1.0, 0.1
 #: Seconds that a program gets to free memory after a MemoryError.
@@ -90,6 +92,10 @@ def ended_by(error: BaseException) -> str:
 
 class TimeLimitReached(BaseException):
     """The run took longer than its limit."""
+
+
+class AlarmError(BaseException):
+    """A timer of the user's code ran out, and nothing handles SIGALRM, which ends a process then."""
 
 
 def handle_signals() -> None:
@@ -463,8 +469,14 @@ def limit_time(seconds: float) -> None:
         _alarms.append(_Alarm(seconds))
         return
 
+    ends = time.monotonic() + seconds
+
     def expire(_number: int, _frame: FrameType | None) -> None:
-        raise TimeLimitReached(_late(seconds))
+        if (left := ends - time.monotonic()) < _EARLY:
+            raise TimeLimitReached(_late(seconds))
+        # User code has exchanged the one timer that a process has.
+        signal.setitimer(signal.ITIMER_REAL, left, _AGAIN)
+        raise AlarmError("SIGALRM ends the program: a timer that it set ran out (signal.alarm, signal.setitimer)")
 
     signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)

@@ -77,6 +77,22 @@ def test_a_program_without_timers_is_interrupted_and_goes_on_after() -> None:
     assert done.stdout == "not done after 0.1 s\nand on\n", done.stderr
 
 
+def test_a_timer_of_the_programs_own_is_not_taken_for_the_time_limit() -> None:
+    done = elsewhere(
+        "import signal, time\nfrom opcheck.worker import platform\n"
+        "platform.limit_time(2)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.1)\n"
+        "try: time.sleep(10)\n"
+        "except platform.AlarmError as error: print(error)\n"
+        "try: time.sleep(10)\n"
+        "except platform.TimeLimitReached as error: print(error)",
+        "linux",
+    )
+    first, second = done.stdout.splitlines()
+    assert first.startswith("SIGALRM ends the program"), done.stderr
+    assert second == "not done after 2 s"
+
+
 def test_memory_that_cannot_be_limited_is_watched() -> None:
     done = elsewhere(
         "import time\nfrom opcheck.worker import platform\n"

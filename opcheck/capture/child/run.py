@@ -51,7 +51,7 @@ from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.eager_compile import add_left_out, eager_compile
 from opcheck.tracing.source_locations import display_path, locate_raise
 from opcheck.tracing.torch_private.trees import tree_map_only
-from opcheck.worker.platform import TimeLimitReached, out_of_memory, stop_time_limit
+from opcheck.worker.platform import AlarmError, TimeLimitReached, out_of_memory, stop_time_limit
 from opcheck.worker.protocol import Say
 
 #: what is done with a model and its inputs
@@ -64,6 +64,7 @@ _FINISH = 120.0
 #: kind of problem -> its exceptions; the first that fits.
 _KINDS: dict[str, tuple[type[BaseException], ...]] = {
     "timeout": (TimeLimitReached,),
+    "process_died": (AlarmError,),
     "too_many_calls": (TooManyCallsError,),
     "data_dependent": (DataDependentError, LoopsOnGuessError),
     "not_simulated": (NotSimulatedError, OutsideError),
@@ -73,7 +74,7 @@ _KINDS: dict[str, tuple[type[BaseException], ...]] = {
 
 
 #: Kinds of problems that end all further calls.
-_ENDS_ALL = frozenset({"memory", "timeout", "too_many_calls"})
+_ENDS_ALL = frozenset({"memory", "process_died", "timeout", "too_many_calls"})
 
 #: Kinds of problems that a library may cause that sees another release than the installed release.
 _RAISED = frozenset({"model_raised", "training_raised"})
