@@ -173,7 +173,7 @@ def rule(
     narrowed = {ast.Call: frozenset(calls) or entry.calls, ast.Attribute: frozenset(attributes) or entry.attributes}
 
     def declare(check: Check) -> ScanRule:
-        kind = get_type_hints(check)["node"]
+        kind = next(iter(get_type_hints(check).values()))
         return ScanRule(
             id=code,
             severity=entry.severity,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ import opcheck.source.rules
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.source import signs
-from opcheck.source.rule import ScanRule
+from opcheck.source.rule import Hit, Scanned, ScanRule
+from opcheck.source.rule import rule as declare
 from opcheck.source.rules import BY_ID, RULES
 from tests.source.reading import TARGET, report, scan_text
 
@@ -250,9 +253,8 @@ def test_each_code_is_declared_once_and_in_order() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_every_rule_has_a_page_with_its_parts(rule: ScanRule) -> None:
-    names = ("What", "Why", "Before", "After", "Way out", "Evidence")
-    parts = [rule.page.index(f"**{name}.**") for name in names]
-    assert parts == sorted(parts)
+    names = ["What", "Why", "Before", "After", "Fix", "Way out", "Evidence", "Since"]
+    assert [part for part in re.findall(r"^\*\*(.+?)\.\*\*", rule.page, re.MULTILINE) if part in names] == names
     # What the page says of the fix is what the rule proposes.
     fix = rule.page.partition("**Fix.** ")[2]
     assert fix.startswith(rule.fix)
@@ -293,4 +295,11 @@ def test_autocast_of_the_device_that_a_program_chose_raises_before_torch_2_5(tmp
 
 
 def test_each_rule_says_why_a_finding_has_no_fix() -> None:
-    assert [rule.id for rule in RULES if not rule.no_fix] == []
+    assert [rule.id for rule in RULES if not rule.no_fix] == [], "rules.toml: no_fix"
+
+
+def test_a_rule_may_name_its_node_as_it_likes() -> None:
+    def find_calls(call: ast.Call, _scanned: Scanned) -> Iterator[Hit]:
+        yield from ()
+
+    assert declare("OC201")(find_calls).nodes == (ast.Call,)
