@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from opcheck.capture.request import CaptureOptions, ModelSource, find_source, request_of
+from opcheck.capture.request import CaptureOption, CaptureOptions, ModelSource, find_source, request_of
 from opcheck.common.errors import ModelLoadError
+from opcheck.model.options import options_of
 from tests.made import make_target
 
 
@@ -29,3 +30,8 @@ def test_the_name_of_an_object_is_not_looked_up() -> None:
     assert (request.model, request.repository) == ("Net", None)
     with pytest.raises(ModelLoadError):
         find_source("Net", CaptureOptions())
+
+
+def test_each_option_of_a_capture_says_whether_a_report_names_it() -> None:
+    plain = [each.field for each in options_of(CaptureOptions) if not isinstance(each.option, CaptureOption)]
+    assert plain == [], "declare it by CaptureOption: capture.flags of a report leaves a plain Option out"
