@@ -253,7 +253,7 @@ def over_budget(measured: Mapping[str, float], budget: Mapping[str, float], tole
         if reached is None or allowed is None:
             lines.append(f"{figure}: house.yaml and house.py differ")
         elif reached > allowed:
-            lines.append(f"{figure}: {reached:g} is above the budget of {allowed:g}")
+            lines.append(f"{figure}: {reached:g} is above the budget of {allowed:g} in scripts/house.yaml")
         elif allowed - reached > max(1, tolerance * allowed):
             lines.append(f"{figure}: {reached:g} is reached; lower the budget of {allowed:g}")
     return lines

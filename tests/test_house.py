@@ -55,7 +55,7 @@ def test_names_and_prose_are_counted(package: Path) -> None:
 @pytest.mark.parametrize(
     ("reached", "allowed", "problem"),
     [
-        (11, 10, "x: 11 is above the budget of 10"),
+        (11, 10, "x: 11 is above the budget of 10 in scripts/house.yaml"),
         (10, 10, ""),
         (9, 10, ""),
         (7, 10, "x: 7 is reached; lower the budget of 10"),

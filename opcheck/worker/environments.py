@@ -293,7 +293,7 @@ def _lock(place: Path) -> Iterator[None]:
 # -- Checks that the installed torch can run the simulator --
 
 
-#: The oldest release that was tested; CONTRIBUTING.md lists what the simulator takes from torch.
+#: The oldest release that was tested; tracing/torch_private has what the simulator takes from torch.
 OLDEST = Version(2, 8)
 
 
