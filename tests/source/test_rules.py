@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import opcheck.source.rules
+from opcheck.common import documents
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.source import signs
@@ -292,6 +293,13 @@ def test_autocast_of_the_device_that_a_program_chose_raises_before_torch_2_5(tmp
     guarded = f'x = nullcontext() if device.type == "mps" else {line}'
     assert scan_text(tmp_path, guarded, target=before) == []
     assert scan_text(tmp_path, "torch.autocast(kind, enabled=False)", target=before) == []
+
+
+def test_no_two_rules_have_a_text_of_the_same_name() -> None:
+    file = Path(opcheck.source.rules.__file__).parent.with_name("rules.toml")
+    declared = documents.from_toml(documents.read_text(file))
+    names = [name for entry in declared.values() for name in entry.get("texts", ())]
+    assert len(names) == len(set(names))
 
 
 def test_each_rule_says_why_a_finding_has_no_fix() -> None:
