@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from opcheck.common.errors import OpListError
+from opcheck.common.grouping import group_values
 from opcheck.common.memo import cached_method
 from opcheck.common.versions import Version
 from opcheck.common.yaml_text import load_shipped
@@ -26,7 +27,7 @@ from opcheck.data.statements import CuratedStatements, load_statements
 from opcheck.data.statements import forget as forget_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from opcheck.common.versions import Target
     from opcheck.data.files import Release
@@ -144,6 +145,15 @@ class OpLists:
             OpListError: no list for that line.
         """
         return MappingProxyType(column(self._histories[key].operators, self._lines, self.release(line).line))
+
+    @cached_method
+    def overloads(self, line: str) -> Mapping[str, Sequence[str]]:
+        """Return the overloads of a release by the name that they share: ``aten::add`` -> ``aten::add.Tensor`` ...
+
+        Raises:
+            OpListError: no list for that line.
+        """
+        return group_values((name.partition(".")[0], name) for name in self.operators(line) if "." in name)
 
     def names(self, key: str = "MPS") -> Iterable[str]:
         """Return every overload that some release has."""

@@ -159,11 +159,12 @@ def judge_report(report: Report, policy: Policy, known: Collection[str] = ()) ->
         # Neither a pass nor a failure on the nearest target is one on this target.
         reasons.insert(0, report.target.beyond)
         return Judgement(code=COULD_NOT_TELL, reasons=tuple(reasons))
+    failing = against - excused
     untold = () if policy.expect == report.headline else tuple(_untold(report, policy))
     return Judgement(
         code=FINDINGS if reasons else COULD_NOT_TELL if untold else PASSED,
         reasons=tuple(reasons) or untold,
-        against=tuple(name for name in names if name in against - excused),
+        against=tuple(name for name in names if name in failing),
     )
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
@@ -217,3 +219,13 @@ def test_a_group_without_a_line_counts() -> None:
     (group,) = report.groups
     report = msgspec.structs.replace(report, groups=(msgspec.structs.replace(group, locations=()),))
     assert exit_code(report, fail_on="unsupported", strict=False) == 1
+
+
+def test_the_time_to_judge_grows_as_the_findings_do() -> None:
+    report = make_report(RAISES)
+    finding = report.findings[0]
+    many = tuple(msgspec.structs.replace(finding, fingerprints=(f"{number:08}",)) for number in range(20_000))
+    began = time.process_time()
+    judgement = judge_report(msgspec.structs.replace(report, findings=many), Policy())
+    assert len(judgement.against) == len(many)
+    assert time.process_time() - began < 2

@@ -109,8 +109,8 @@ def resolution(op: str, line: str, lists: OpLists) -> tuple[str, FallbackKind | 
     resolved = lists.resolve(op, line)
     if resolved.status != "unknown" or "." in op:
         return resolved.status, resolved.kind
-    overloads = [name for name in lists.operators(line) if name.startswith(op + ".")]
-    kinds = {(each.status, each.kind) for each in (lists.resolve(name, line) for name in overloads)}
+    overloads = (lists.resolve(name, line) for name in lists.overloads(line).get(op, ()))
+    kinds = {(each.status, each.kind) for each in overloads}
     # The kinds of fallback come first.
     ordered = sorted(kinds, key=lambda each: (each not in _KINDS_OF_FALLBACK, str(each)))
     return ordered[0] if ordered else ("unknown", None)

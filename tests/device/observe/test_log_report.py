@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import FrameType
 
 import jsonschema
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from opcheck import cli
 from opcheck.common.errors import UnknownTargetError, UsageError
 from opcheck.data.registrations import OpLists
-from opcheck.device.observe.log_report import read
+from opcheck.device.observe.log_report import read, resolution
 from opcheck.judge.policy import exit_code
 from opcheck.model.records import CallGroup, Report, ReportTarget
 from opcheck.model.saved import json_schema
@@ -155,3 +157,21 @@ def test_the_exit_code_agrees_with_the_headline_although_the_log_names_no_line(l
     assert report.headline == "fails"
     assert exit_code(report, fail_on="unsupported", strict=False) == 1
     assert exit_code(report, fail_on="never", strict=False) == 3
+
+
+def test_a_name_without_an_overload_is_found_without_a_search_of_all_operators(lists: OpLists) -> None:
+    line = "2.13"
+    assert resolution("aten::no_such_operator", line, lists) == ("unknown", None)
+    count = 0
+
+    def profile(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(profile)
+    try:
+        status = resolution("aten::norm", line, lists)
+    finally:
+        sys.setprofile(None)
+    assert status != ("unknown", None)
+    assert count < 1000
