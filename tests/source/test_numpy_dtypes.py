@@ -167,6 +167,26 @@ def make(k, dtype=np.float64): return np.zeros(k, dtype=dtype); \n\ntorch.from_n
 torch.from_numpy(np.uint8([1, 2]) * 0.5).to(device)
 torch.from_numpy(np.uint8([1, 2]) / 255.0).to(device)
 torch.from_numpy(np.float16([1, 2]) * 0.5).to(device)
+torch.from_numpy(np.mgrid[0:1:5j, 0:1:5j]).to(device)
+torch.from_numpy(np.mgrid[0:1:0.5]).to(device)
+torch.from_numpy(np.mgrid[0:5, 0:5]).to(device)
+q, r = np.linalg.qr(np.eye(3)); torch.from_numpy(r).to(device)
+q, r = np.linalg.qr(np.eye(3, dtype=np.float32)); torch.from_numpy(q).to(device)
+u, s, v = np.linalg.svd(np.ones((2, 2))); torch.from_numpy(s).to(device)
+torch.from_numpy(np.cov(np.stack([f, f]))).to(device)
+torch.from_numpy(np.gradient(f)).to(device)
+torch.from_numpy(np.gradient(n)).to(device)
+torch.from_numpy(np.fft.fftfreq(8)).to(device)
+torch.from_numpy(np.convolve(np.hanning(5), np.ones(3), "same")).to(device)
+torch.from_numpy(np.convolve(f, np.ones(3, dtype=np.float32), "same")).to(device)
+torch.from_numpy(np.frombuffer(bytearray(8))).to(device)
+torch.from_numpy(np.frombuffer(bytearray(8), np.uint8)).to(device)
+torch.from_numpy(np.loadtxt(["1 2"])).to(device)
+torch.from_numpy(np.loadtxt(["1 2"], np.float32)).to(device)
+torch.from_numpy(np.zeros_like(x)).to(device)
+torch.from_numpy(np.zeros_like(x, np.float32)).to(device)
+torch.from_numpy(np.random.poisson(1.0, 3)).to(device)
+torch.from_numpy(np.nanmedian(np.stack([x, x]), axis=0)).to(device)
 t = torch.zeros(3, dtype=torch.float32); t.to(device)
 """.strip().splitlines()
 #: They move float64, and the scan does not see it.
@@ -192,6 +212,19 @@ ELSEWHERE = {
     "from sklearn.feature_extraction.text import CountVectorizer; a = CountVectorizer().fit_transform(['ab cd']).toarray(); torch.tensor(a).to('mps')": False,
     "import cv2; a = cv2.imread('a.png') / 255.0; torch.from_numpy(a).to('mps')": True,
     "import cv2; a = cv2.imread('a.png'); torch.from_numpy(a).to('mps')": False,
+    "from sklearn.decomposition import PCA; a = PCA(1).fit_transform(np.eye(3)); torch.from_numpy(a).to('mps')": True,
+    "from sklearn.cluster import KMeans; k = KMeans(2).fit(np.eye(3)); torch.from_numpy(k.cluster_centers_).to('mps')": True,
+    "from sklearn.cluster import KMeans; k = KMeans(2); k.fit(np.eye(3)); torch.from_numpy(k.cluster_centers_).to('mps')": True,
+    "from sklearn.cluster import KMeans; k = KMeans(2).fit(f[:, None]); torch.from_numpy(k.cluster_centers_).to('mps')": False,
+    "class A:;    def fit(self, a): pass; k = A(); k.fit(np.eye(3)); torch.from_numpy(k.cluster_centers_).to('mps')": False,
+    "from scipy.io import wavfile; r, a = wavfile.read('a.wav'); torch.from_numpy(a / 32768).to('mps')": True,
+    "from scipy.io import wavfile; r, a = wavfile.read('a.wav'); torch.from_numpy(a).to('mps')": False,
+    "from scipy.io import wavfile; r, a = wavfile.read('a.wav'); torch.from_numpy(a.astype('float32') / 32768).to('mps')": False,
+    "import soundfile; a, r = soundfile.read('a.wav'); torch.from_numpy(a).to('mps')": True,
+    "import soundfile; a, r = soundfile.read('a.wav', dtype='float32'); torch.from_numpy(a).to('mps')": False,
+    "import pandas as pd; a = pd.read_csv('a.csv'); torch.tensor(a['b'].astype(float).values).to('mps')": True,
+    "import pandas as pd; a = pd.read_csv('a.csv'); torch.tensor(a['b'].to_numpy(dtype=np.float64)).to('mps')": True,
+    "import pandas as pd; a = pd.read_csv('a.csv'); torch.tensor(a['b'].to_numpy(np.float32)).to('mps')": False,
     "import numpy.typing as npt; def g(a: npt.NDArray[np.float64]): torch.from_numpy(a).to('mps')": True,
     "import numpy.typing as npt; def g(a: npt.NDArray[np.float32]): torch.from_numpy(a).to('mps')": False,
 }  # fmt: skip

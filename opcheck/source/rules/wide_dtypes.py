@@ -31,14 +31,21 @@ _ELSEWHERE = read_lists("results_elsewhere")
 _DECIDING = {
     "joined": slice(3),
     "floats": slice(2),
+    "both": slice(2),
     "second": slice(1, 2),
     "rest": slice(1, None),
     "choice": slice(1, 3),
 }
-_DTYPE_POSITION = {"zeros": 1, "ones": 1, "empty": 1, "array": 1, "asarray": 1, "full": 2}
+_DTYPE_POSITION = {name: int(position) for name, position in read_lists("dtype_positions").items()}
+#: What gives several values, by the dtype of each.
+_SEVERAL = read_table("results_several")
 #: Without an axis they give a scalar.
 _REDUCES = read_words("reduces", "numpy")
-_SCALERS = re.compile(r"sklearn\.preprocessing\.\w+(?:Scaler|Normalizer|Transformer)")
+_SCALERS = re.compile(
+    r"sklearn\.(?:preprocessing\.\w+(?:Scaler|Normalizer|Transformer)|decomposition\.(?:PCA|TruncatedSVD|FastICA))"
+)
+#: What a model of scikit-learn has after it was fitted, in the floats of the array that it was fitted to.
+_FITTED = {"cluster_centers_", "components_", "singular_values_", "explained_variance_"}
 _ADDS = {"append", "extend", "insert"}
 _CONSTANTS = {f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")}
 _GENERATORS = {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"}
@@ -108,6 +115,7 @@ class Dtypes:
 
     def _find_named(self, node: ast.AST) -> ArrayKind | None:
         kind: ArrayKind | None = None
+        scanned = self._scanned
         match node:
             case ast.Name(id=name):
                 kind = self._name(node, name)
@@ -118,6 +126,13 @@ class Dtypes:
                 kind = self._array(value)
             case ast.Subscript(value=ast.Name() as table, slice=ast.Constant(value=str() as key)):
                 kind = self.kind(self._entry(table, key))
+            case ast.Subscript(value=ast.Attribute() as grid, slice=index) if (
+                scanned.dotted_name(grid) == "numpy.mgrid"
+            ):
+                slices = (part for part in ast.walk(index) if isinstance(part, ast.Slice))
+                bounds = [each for part in slices for each in (part.lower, part.upper, part.step) if each is not None]
+                joined = _join(map(self.kind, bounds))  # a complex step is a number of points
+                kind = joined and ArrayKind("numpy", FLOAT64 if joined.dtype[0] >= FLOAT64[0] else _INT64)
             case ast.Subscript(value=value, slice=index):
                 # With an index and not a slice it may be a scalar.
                 is_part = isinstance(index, (ast.Slice, ast.Tuple))
@@ -175,6 +190,10 @@ class Dtypes:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call() as call):
                 full = self._scanned.dotted_name(call.func)
                 position = [last(target) for target in targets].index(name) if name in map(last, targets) else 0
+                if full in _SEVERAL:
+                    asked, dtypes = argument(call, None, "dtype"), _SEVERAL[full].split()[position : position + 1]
+                    several = [ArrayKind("numpy", _SPELLED[dtype]) for dtype in dtypes]
+                    return self._cast("numpy", asked) if asked is not None else next(iter(several), None)
                 if full == "sklearn.model_selection.train_test_split" and position // 2 < len(call.args):
                     return self._array(call.args[position // 2])
                 if full.startswith(
@@ -246,7 +265,21 @@ class Dtypes:
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             bindings = self._program.bindings(node)[: _MOST + 1]
             return _agree([self.kind(binding.value) for binding in bindings])
-        return self._array(node.value) if node.attr in {"T", "mT", "data"} else None
+        if node.attr in _FITTED:
+            return self._fitted(node.value)
+        return self._array(node.value) if node.attr in {"T", "mT", "data", "values"} else None
+
+    def _fitted(self, model: ast.expr) -> ArrayKind | None:
+        """The kind of the floats of a model of scikit-learn: those that it was fitted to."""
+        program, maker = self._program, self._program.only_value(model)
+        attributes = map(program.parent, program.uses.get(last(model), ()))
+        calls = [maker, *(program.parent(each) for each in attributes if isinstance(each, ast.Attribute))]
+        fits = [call for call in calls if isinstance(call, ast.Call) and method(call).startswith("fit") and call.args]
+        while isinstance(maker, ast.Call) and isinstance(maker.func, ast.Attribute) and maker in fits:
+            maker = maker.func.value
+        is_of_sklearn = isinstance(maker, ast.Call) and self._scanned.dotted_name(maker.func).startswith("sklearn.")
+        kind = _agree([self._array(call.args[0]) for call in fits]) if is_of_sklearn else None
+        return kind if kind and kind.dtype[0] == FLOAT64[0] else None
 
     def _call(self, node: ast.Call) -> ArrayKind | None:
         name = self._scanned.dotted_name(node.func)
@@ -319,7 +352,7 @@ class Dtypes:
                 return ArrayKind("numpy", _SPELLED[dtype])
         kind = self.kind(value)
         asked = argument(node, 0, "dtype")
-        if name == "astype" and asked is not None and (kind is None or kind.family == "numpy"):
+        if name in {"astype", "to_numpy"} and asked is not None and (kind is None or kind.family == "numpy"):
             return self._cast("numpy", asked)
         if kind is None or kind.family == "python":
             return None
