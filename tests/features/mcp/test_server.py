@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -140,42 +140,51 @@ def test_a_tool_that_only_reads_leaves_the_files_and_fix_writes_when_it_may(tmp_
     assert after.structured_content["exit_code"] == 0
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "line"),
-    [
-        ("op", {"query": "nosuchoperator"}, "no release in the lists has an operator"),
-        ("op", {"query": "isin", "torch": "new"}, "'new'"),
-        ("scan", {"paths": ["--fix"]}, "no such file or directory: --fix"),
-        ("explain", {"code": "--help"}, "unknown finding"),
-        ("audit", {"model": "--output=x"}, "not a model"),
-    ],
+#: a question -> a part of the answer
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("op", {"query": "nosuchoperator"}, "no release in the lists has an operator"),
+    ("op", {"query": "isin", "torch": "new"}, "'new'"),
+    ("scan", {"paths": ["--fix"]}, "no such file or directory: --fix"),
+    ("explain", {"code": "--help"}, "unknown finding"),
+    ("audit", {"model": "--output=x"}, "not a model"),
+]
+#: a query -> why no process takes it; each system has its own limit
+NOT_TAKEN = {"a\0b": "embedded null byte"} | (
+    {"a" * 3_000_000: "Argument list too long"} if sys.platform == "linux" else {}
 )
-def test_bad_input_is_an_error_of_the_tool_in_three_lines(
-    tmp_path: Path, tool: str, arguments: dict[str, Any], line: str
-) -> None:
-    (answer,) = ask(tmp_path, [(tool, arguments)])
+
+
+class Refused(NamedTuple):
+    """What one server answered, and its folder: the answers to BAD, and the two that follow on each of NOT_TAKEN."""
+
+    folder: Path
+    bad: list[Any]
+    not_taken: list[Any]
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Refused:
+    folder = tmp_path_factory.mktemp("refused")
+    questions = [(tool, arguments) for tool, arguments, _ in BAD]
+    answers = ask(folder, questions + [("op", {"query": asked}) for query in NOT_TAKEN for asked in (query, "add")])
+    return Refused(folder, answers[: len(BAD)], answers[len(BAD) :])
+
+
+@pytest.mark.parametrize("number", range(len(BAD)), ids=[f"{tool}-{line}" for tool, _, line in BAD])
+def test_bad_input_is_an_error_of_the_tool_in_three_lines(refused: Refused, number: int) -> None:
+    answer = refused.bad[number]
     assert answer.is_error
     text = answer.content[0].text
-    assert line in text
+    assert BAD[number][-1] in text
     assert len(text.splitlines()) <= 3
-    assert [*tmp_path.iterdir()] == []
+    assert [*refused.folder.iterdir()] == []
 
 
-@pytest.mark.parametrize(
-    ("query", "why"),
-    [
-        ("a\0b", "embedded null byte"),
-        pytest.param(
-            "a" * 3_000_000,
-            "Argument list too long",
-            marks=pytest.mark.skipif(sys.platform != "linux", reason="each system has its limit"),
-        ),
-    ],
-)
-def test_an_argument_that_no_process_takes_is_an_error_of_the_tool(tmp_path: Path, query: str, why: str) -> None:
-    refused, answered = ask(tmp_path, [("op", {"query": query}), ("op", {"query": "add"})])
-    assert refused.is_error
-    text = refused.content[0].text
+@pytest.mark.parametrize("number", range(len(NOT_TAKEN)), ids=NOT_TAKEN.values())
+def test_an_argument_that_no_process_takes_is_an_error_of_the_tool(refused: Refused, number: int) -> None:
+    refusal, answered = refused.not_taken[2 * number : 2 * number + 2]
+    assert refusal.is_error
+    text = refusal.content[0].text
     assert text.startswith("opcheck op cannot take these arguments: ")
-    assert why in text
+    assert [*NOT_TAKEN.values()][number] in text
     assert not answered.is_error
