@@ -24,6 +24,9 @@ pytest_plugins = ["tests.command_line"]
 settings.register_profile("opcheck", deadline=None)
 settings.load_profile("opcheck")
 
+# A thread of torch's pool that waits for its next part sleeps; else it takes a core that another worker has work for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # With OPCHECK_TEST_MAC_BUILD=1, all tests run on a torch that looks like a Mac's (tests/mac_build).  Here, because the
 # conftest.py of a folder imports torch before pytest_configure.
 _MAC_BUILD: tempfile.TemporaryDirectory[str] | None = None
