@@ -53,10 +53,9 @@ def main(arguments: list[str]) -> None:
         order = msgspec.json.decode(line, type=Order)
         message = _answer(name, order, answers, torch=flag == "--torch")
         _flush()
-        if os.getpid() == process:  # and not a fork of it that user code let run on
-            _send(answers, message, order)
-        else:
+        if os.getpid() != process:  # a fork of it that user code let run on
             break
+        _send(answers, message, order)
     # Threads and atexit handlers of user code must not keep the process alive.
     os._exit(0)
 
@@ -82,7 +81,7 @@ def _resolve(name: str) -> Callable[..., Any]:
     function: Callable[..., Any] = pkgutil.resolve_name(name)
     if not gc.isenabled():
         gc.freeze()
-        gc.enable()
+    gc.enable()
     return function
 
 
@@ -95,9 +94,8 @@ def _flush() -> None:
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
     """Return the streams of orders and answers; user code gets an empty stdin, and stderr for both its outputs."""
     orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, 0)
-    os.close(empty)
+    with Path(os.devnull).open("rb") as empty:
+        os.dup2(empty.fileno(), 0)
     os.dup2(2, 1)
     return orders, answers
 
