@@ -87,6 +87,17 @@ def on_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     return storage
 
 
+_new_shared = tensors.NEW_SHARED.value().__func__
+
+
+@classmethod  # type: ignore[misc]
+def new_shared(cls: Any, size: int, *, device: Any = "cpu") -> Any:
+    """Run ``UntypedStorage._new_shared``, which takes the CPU's memory for mps before 2.13 (torch/storage.py)."""
+    if torch.device(device).type != "mps" or current().ask(is_before, _ALWAYS_SHARED):
+        return _new_shared(cls, size)
+    return on_mps(torch.UntypedStorage(size))
+
+
 def to_mps(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """Return a copy on ``mps`` (torch/storage.py, ``_StorageBase.mps``, would allocate there)."""
     return storage if isinstance(storage, MPSStorage) else _copy_to_mps(storage)

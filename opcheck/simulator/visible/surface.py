@@ -23,9 +23,9 @@ from opcheck.simulator.errors import NotSimulatedError
 from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.constructors import CONSTRUCTORS
 from opcheck.simulator.visible.machine import WORKING_SET, mac_machine
-from opcheck.simulator.visible.storage import is_storage, to_mps
+from opcheck.simulator.visible.storage import is_storage, new_shared, to_mps
 from opcheck.tracing.torch_private import backend as places
-from opcheck.tracing.torch_private.tensors import storage_base
+from opcheck.tracing.torch_private.tensors import NEW_SHARED, storage_base
 
 #: torch/utils/data/dataloader.py warns since 2.7.
 _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS now"
@@ -305,6 +305,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (torch.accelerator, "current_stream", answering(MacStream())),
         (storage_base, "mps", to_mps),
         (torch, "is_storage", is_storage),
+        (*NEW_SHARED, new_shared),
         *CONSTRUCTORS,
         *_answers("mac_surface"),
         (torch.accelerator, "get_device_capability", _capability),

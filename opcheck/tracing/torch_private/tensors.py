@@ -68,8 +68,14 @@ with require_names("making a plain CPU tensor that dispatches as MPS"):
     """
     storage_address(torch.UntypedStorage(0))
 
+    untyped_memory: Callable[[torch.TypedStorage], torch.UntypedStorage] = operator.attrgetter("_untyped_storage")
+    """The memory of a storage with a dtype, without the warning of its public name. Required."""
+
     storage_base: Any = torch.storage._StorageBase
     """The base class of the storages, whose method ``mps`` a Mac has. Required."""
+
+    NEW_SHARED = place(storage_base, "_new_shared")
+    """Makes the memory of a batch in a worker of a data loader. Required; replaced: it makes none of MPS."""
 
     parse_to: Callable[..., Any] = torch._C._nn._parse_to
     """Parses the arguments of ``Tensor.to`` to device, dtype, non_blocking and memory format.
@@ -94,6 +100,9 @@ with require_names("making a plain CPU tensor that dispatches as MPS"):
 
     IS_ALIAS = place(torch._C, "_any_output_is_alias_to_input_or_output")
     """Whether results share memory with arguments (torch/_library/utils.py, since 2.8). Required; replaced."""
+
+    sent_error: type = torch._utils.ExceptionWrapper
+    """What a process of a data loader sends of an error. Required."""
 
     FROM_DLPACK = place(torch._C, "_from_dlpack")
     """Makes a tensor of a capsule. Required; replaced, to take capsules of Metal memory."""
