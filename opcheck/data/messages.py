@@ -134,7 +134,7 @@ def remedy_for(kind: str, text: str) -> str:
 
     Args:
         kind: ``without_cuda``: a torch without CUDA raises it; ``refused_on_mps``: it concerns the device and names no
-            operator; ``not_spawned``: the start of a process by spawn raises it.
+            operator; ``not_spawned``: the start of a process by spawn raises it; ``lacks_global``: a started one does.
         text: the text.
     """
     rows = _table()[kind]

@@ -156,11 +156,12 @@ class Lifetime(Record, frozen=True, kw_only=True, array_like=True):
 
 #: Kinds of problems that end the program on a Mac, too: it requests CUDA, for a package that no Mac
 #: has, for a name of a later torch, or for what PyTorch refuses on mps before it calls an operator; or Python code
-#: that it runs on mps alone raises; or a process of the program cannot be spawned; or a call has arguments that no
+#: that it runs on mps alone raises; or a process of the program cannot be spawned, or lacks
+#: a global that the main process sets; or a call has arguments that no
 #: device takes.
 RAISED_ON_A_MAC = frozenset(
     {
-        *("mps_branch", "needs_cuda", "needs_newer_torch", "needs_package"),
+        *("lacks_global", "mps_branch", "needs_cuda", "needs_newer_torch", "needs_package"),
         *("not_spawned", "refused_everywhere", "refused_on_mps"),
     }
 )

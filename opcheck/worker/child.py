@@ -68,7 +68,7 @@ def _run_program(name: str, file: Path) -> None:
         is_done = True
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        platform.interrupt_this_process()
+        platform.interrupt_main_thread()
     finally:  # a program may have removed the names of all exceptions
         if not is_done:
             _EXIT(_FAILED)

@@ -155,9 +155,9 @@ def before_ending(work: Callable[[int], None]) -> Iterator[None]:
                 signal.signal(number, signal.SIG_DFL)
 
 
-def interrupt_this_process() -> None:
-    """Raise KeyboardInterrupt in the main thread, also where it waits for a lock."""
-    os.kill(os.getpid(), signal.SIGINT)
+def interrupt_main_thread(process: int = 0) -> None:
+    """Raise KeyboardInterrupt in the main thread of a process, by default this one, also where it waits for a lock."""
+    os.kill(process or os.getpid(), signal.SIGINT)
 
 
 def after_fork(work: Callable[[], None]) -> None:

@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -206,6 +207,16 @@ def is_refused_by_torch(error: BaseException) -> bool:
     if file.startswith(_TORCH + "mps/") or (file.startswith(_SIMULATION) and _is_deliberate(frames[-1])):
         return True
     return device_mode.any_on_mps([*frame.f_locals.values()], frame.f_locals.get("kwargs") or {})
+
+
+def is_unpicklable(error: BaseException) -> bool:
+    """Return True if Python refuses to pickle what the program sends to a process, as it does on every system."""
+    frames = _frames(error.__traceback__)
+    pickles = vars(ForkingPickler)["dumps"].__func__.__code__
+    if isinstance(error, OSError) or all(frame.tb_frame.f_code is not pickles for frame in frames):
+        return False
+    code = frames[-1].tb_frame.f_code
+    return code is pickles or (not is_user_code(code.co_filename) and _is_deliberate(frames[-1]))
 
 
 def refused_call(

@@ -65,3 +65,5 @@ class ProcessReport(Record, frozen=True, kw_only=True):
     forked: bool = False
     #: it ended without leaving a report
     lost: bool = False
+    #: the globals of the main module that had a value when it started
+    main_globals: tuple[str, ...] = ()

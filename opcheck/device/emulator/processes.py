@@ -5,11 +5,13 @@ pickle: Python does both here, too.  Each process leaves a ``ProcessReport`` in 
 """
 
 import contextlib
+import dis
 import multiprocessing
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
 from multiprocessing import queues, spawn
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import msgspec
 
 from opcheck.common.documents import DocumentError, from_json, read
 from opcheck.common.replacing import replace_attributes
+from opcheck.common.text import error_chain, error_text
 from opcheck.device.emulator.emulation_request import PROCESSES, ProcessReport
 from opcheck.simulator.visible import start_methods
 from opcheck.worker import platform, process
@@ -41,8 +44,8 @@ class Processes:
         self._folder = request.with_name(PROCESSES)
         self._folder.mkdir(exist_ok=True)
         self._at_hopeless = at_hopeless
-        #: called with the exception of a queue's thread
-        self.at_not_sent: Callable[[BaseException], None] = lambda _error: None
+        #: called with the exception of a queue's thread; True: whatever waits for the item waits without end
+        self.at_not_sent: Callable[[BaseException], bool] = lambda _error: False
         self._unfollowed: list[str] = []
         self._is_any_started = False
         #: a process was started in another way than by spawn
@@ -55,8 +58,9 @@ class Processes:
         not_sent = queues.Queue.__dict__["_on_queue_feeder_error"].__func__
 
         def note_not_sent(error: BaseException, item: Any) -> None:
-            self.at_not_sent(error)
             not_sent(error, item)
+            if self.at_not_sent(error):
+                self._interrupt_once()
 
         changes = [
             (queues.Queue, "_on_queue_feeder_error", staticmethod(note_not_sent)),
@@ -86,9 +90,18 @@ class Processes:
             if not self._is_any_started and sum(not report.lost for report in reports) == _HOPELESS:
                 self._at_hopeless()
         file = self._folder / f"{secrets.token_hex(8)}.json"
-        write(file, ProcessReport(lost=True))
+        main = vars(sys.modules["__main__"])
+        write(file, ProcessReport(lost=True, main_globals=tuple(name for name in main if _has_value(main, name))))
         program = _CHILD.format(str(self._request), str(file), f"**{handles!r}")
         return process.python("-c", program, "--multiprocessing-fork")
+
+    def _interrupt_once(self) -> None:
+        """End the program, which this process is, or which started it."""
+        parent = multiprocessing.parent_process()
+        with contextlib.suppress(OSError):  # another process did, or the run has ended
+            (self._folder / "interrupted").touch(exist_ok=False)
+            if parent is None or parent.pid == os.getppid():
+                platform.interrupt_main_thread(os.getppid() if parent else 0)
 
     def _see(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._watching or event not in platform.START_EVENTS:
@@ -106,7 +119,7 @@ class Processes:
 
     def reports(self) -> list[ProcessReport]:
         """Return what each process left so far."""
-        return [_read(file) for file in sorted(self._folder.glob("*.json"))]
+        return [read_report(file) for file in sorted(self._folder.glob("*.json"))]
 
     @property
     def unfollowed(self) -> int:
@@ -128,8 +141,64 @@ def write(file: Path, report: ProcessReport) -> None:
         part.replace(file)
 
 
-def _read(file: Path) -> ProcessReport:
+def read_report(file: Path) -> ProcessReport:
+    """Return what a process left; one that cannot be read is lost."""
     try:
         return from_json(read(file), ProcessReport)
     except DocumentError:
         return ProcessReport(lost=True)
+
+
+@contextlib.contextmanager
+def note_sent_errors(note: Callable[[BaseException], None], *carriers: Any) -> Iterator[None]:
+    """For the length of the block, call ``note`` with each error that a pool's or a loader's process sends on.
+
+    Args:
+        note: is called in the process.
+        carriers: more classes whose objects are made where an error is sent.
+    """
+    from concurrent.futures import process as executor
+    from multiprocessing import pool
+
+    def make_change(carrier: Any) -> tuple[Any, str, Any]:
+        original = carrier.__init__
+
+        def send(*arguments: Any, **options: Any) -> None:
+            if (error := sys.exc_info()[1]) is not None:
+                note(error)
+            original(*arguments, **options)
+
+        return carrier, "__init__", send
+
+    own = (vars(pool)["ExceptionWithTraceback"], vars(executor)["_ExceptionWithTraceback"])
+    with replace_attributes([make_change(carrier) for carrier in (*own, *carriers)]):
+        yield
+
+
+def _has_value(module: Mapping[str, Any], name: str) -> bool:
+    value = module.get(name)
+    return value is not None and not (isinstance(value, (dict, list, set)) and not value)
+
+
+def find_lacking_global(error: BaseException, main_globals: Collection[str]) -> str:
+    """Return the global whose lack raised an error in a spawned process; empty where another cause is possible.
+
+    The main module of the process lacks it, or has it without a value, and that of the program has one.
+    """
+    for earlier in error_chain(error):
+        frames = [frame for frame, _ in traceback.walk_tb(earlier.__traceback__)]
+        module = frames[-1].f_globals if frames else {}
+        if module.get("__name__") != "__mp_main__":
+            continue
+        steps = dis.get_instructions(frames[-1].f_code)
+        names = {str(step.argval) for step in steps if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}}
+        for name in sorted(names.intersection(main_globals)):
+            if not _has_value(module, name) and _is_due_to(earlier, module, name):
+                return name
+    return ""
+
+
+def _is_due_to(error: BaseException, module: Mapping[str, Any], name: str) -> bool:
+    if name not in module:
+        return isinstance(error, NameError) and f"'{name}'" in error_text(error)
+    return "NoneType" in error_text(error) if module[name] is None else isinstance(error, LookupError)

@@ -182,7 +182,7 @@ find_missing_needs = audit_rule("OC124", "error")(_report_ends("needs_cuda", "ne
 find_own_limits = audit_rule("OC125", "error")(_report_ends(*OWN_LIMITS))
 #: PyTorch, Python code for mps alone, or the start of a process raises on a Mac; no operator is called.
 find_mps_refusals = audit_rule("OC126", "error")(
-    _report_ends("refused_on_mps", "not_spawned", "refused_everywhere", "mps_branch")
+    _report_ends("refused_on_mps", "not_spawned", "lacks_global", "refused_everywhere", "mps_branch")
 )
 
 

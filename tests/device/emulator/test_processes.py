@@ -16,6 +16,7 @@ import pytest
 from opcheck.common.errors import CaptureError
 from opcheck.device.emulator import emulated_run
 from opcheck.device.emulator.emulation_request import RunRequest
+from opcheck.device.emulator.processes import find_lacking_global
 
 _HEAD = """import functools
 import os
@@ -35,6 +36,19 @@ def double(x, factor=2):
 def on_mps(number, queue):
     assert __name__ == "__mp_main__" and torch.backends.mps.is_available()
     queue.put(torch.full((2,), float(number), device="mps").sum().item())
+settings, sizes = None, {}
+class Scaled(Squares):
+    def __getitem__(self, i):
+        return super().__getitem__(i) * later
+class OnMps(Squares):
+    def __getitem__(self, i):
+        return torch.ones(1, device="mps")
+def scale(number):
+    return number * settings["scale"]
+def look_up(name):
+    return sizes[name]
+def put(queue):
+    queue.put(1)
 def raises_on_mps(number):
     torch.ones(2, device="mps").double()
 def init(number):
@@ -55,7 +69,7 @@ class Expected(NamedTuple):
     text: str = ""
 
 
-#: 10 programs that fail on a Mac.
+#: Programs that fail on a Mac.
 FAIL = {
     "a loader without a guard": Expected(
         "for x in DataLoader(data, num_workers=1):\n    x[0].to('mps')",
@@ -107,9 +121,42 @@ FAIL = {
         ("OC105", "OC120"),
         "Cannot convert a MPS Tensor to float64",
     ),
+    "a global of the main process in a pool": Expected(
+        f"{_GUARD}settings = {{'scale': 2}}\n    torch.ones(1, device='mps')\n"
+        "    with mp.Pool(1) as pool:\n        print(pool.map(scale, [1]))",
+        ("OC126", "OC120"),
+        "a spawned process lacks settings, which the main process sets",
+    ),
+    "a table that the main process fills": Expected(
+        f"{_GUARD}sizes['a'] = 1\n    torch.ones(1, device='mps')\n"
+        "    p = mp.Process(target=look_up, args=('a',))\n    p.start()\n    p.join()",
+        ("OC126",),
+        "a spawned process lacks sizes, which the main process sets",
+    ),
+    "a global of the main process in a loader": Expected(
+        f"{_GUARD}later = 2\n    for x in DataLoader(Scaled(), num_workers=1):{_LOOP}",
+        ("OC126", "OC120"),
+        "a spawned process lacks later, which the main process sets",
+    ),
+    "a dataset that computes on mps": Expected(
+        f"{_GUARD}for x in DataLoader(OnMps(), num_workers=1):{_LOOP}",
+        ("OC126", "OC120"),
+        "only available on CPU; what waits for it waits without end",
+    ),
+    "a lambda to an executor": Expected(
+        f"{_GUARD}torch.ones(1, device='mps')\n"
+        "    with ProcessPoolExecutor(1) as e:\n        print(list(e.map(lambda x: x, [1])))",
+        ("OC126",),
+        "a Mac raises this, too: PicklingError",
+    ),
+    "a queue to a pool": Expected(
+        f"{_GUARD}torch.ones(1, device='mps')\n    with mp.Pool(1) as pool:\n        pool.map(put, [mp.Queue()])",
+        ("OC126",),
+        "Queue objects should only be shared between processes through inheritance",
+    ),
 }  # fmt: skip
 
-#: 10 programs that do not.
+#: ... and programs that do not.
 PASS = {
     "a loader with a guard": Expected(f"{_GUARD}for x in DataLoader(data, num_workers=2):{_LOOP}", text="7.0"),
     "no workers": Expected("for x in DataLoader(data, num_workers=0, collate_fn=lambda b: b[0]):\n    print(x[0].to('mps'))"),
@@ -146,6 +193,16 @@ PASS = {
         "    p = ctx.Process(target=on_mps, args=(2, q))\n    p.start()\n    print(q.get())\n    p.join()\n"
         "    torch.ones(1, device='mps')",
         text="4.0",
+    ),
+    "a lambda to an executor that the program handles": Expected(
+        f"{_GUARD}try:\n        with ProcessPoolExecutor(1) as e:\n            list(e.map(lambda x: x, [1]))\n"
+        "    except Exception:\n        print(torch.ones(3, device='mps').sum().item())",
+        text="3.0",
+    ),
+    "a global that fork keeps": Expected(
+        f"{_GUARD}settings = {{'scale': 2}}\n    with mp.get_context('fork').Pool(1) as pool:\n"
+        "        print(pool.map(scale, [3]), torch.ones(1, device='mps'))",
+        text="[6]",
     ),
     "fork, on the CPU": Expected(
         f"{_GUARD}for x in DataLoader(data, num_workers=1, multiprocessing_context='fork', collate_fn=lambda b: b[0]):"
@@ -218,6 +275,34 @@ def test_no_finding_says_that_nothing_reached_mps_where_a_process_computed_there
         for target in ("on_mps, args=(3, q)", "print")
     ]
     assert rules == [[], ["OC120"]]
+
+
+_LACKING = "def use():\n    return {}\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "raises", "name"),
+    [
+        ({}, "later", "later"),
+        ({"later": None}, "later.scale", "later"),
+        ({"later": None}, "later[0]", "later"),
+        ({"later": {}}, "later['a']", "later"),
+        # It has the global, or the error is about another value.
+        ({"later": {"b": 1}}, "later['a']", ""),
+        ({"later": None}, "(later, 1 / 0)", ""),
+        ({}, "int('a') or later", ""),
+        ({}, "other", ""),
+    ],
+)
+def test_a_global_that_the_main_process_sets_is_named_where_its_lack_raises(
+    module: dict[str, Any], raises: str, name: str
+) -> None:
+    spawned = {"__name__": "__mp_main__", **module}
+    exec(_LACKING.format(raises), spawned)  # noqa: S102
+    with pytest.raises((NameError, TypeError, AttributeError, LookupError, ArithmeticError, ValueError)) as caught:
+        spawned["use"]()
+    assert find_lacking_global(caught.value, {"later"}) == name
+    assert not find_lacking_global(caught.value, set())
 
 
 def test_mps_in_a_forked_process_is_not_known(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -21,7 +22,7 @@ from opcheck.common import documents
 from opcheck.common.replacing import replace_attributes
 from opcheck.device.emulator import user_program
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
-from opcheck.device.emulator.processes import Processes, write
+from opcheck.device.emulator.processes import Processes, note_sent_errors, read_report, write
 from opcheck.simulator.visible.start_methods import mark_not_spawned
 from opcheck.worker import environments, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
@@ -127,16 +128,20 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
     from multiprocessing import process, spawn
 
     from opcheck.capture.child import endings
+    from opcheck.tracing.torch_private.tensors import sent_error
 
     file = Path(report)
     run = _emulation(msgspec.json.decode(documents.read(request), type=RunRequest))
     run.read_variables()
     processes = Processes(Path(request))
     run.follow(processes, is_main=False)
+    note_lacking = functools.partial(run.note_lacking, read_report(file).main_globals)
     bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
 
     def leave(_number: int = 0) -> None:
         write(file, run.process_report())
+
+    run.leave = leave
 
     def follow_start(started: BaseProcess, *arguments: Any) -> int:
         write(file, ProcessReport(started=True, lost=True))
@@ -153,6 +158,7 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
                 sys.stderr.write(f"{error}\nopcheck: a Mac ends the process here (abort)\n")
                 os.abort()
             except BaseException as error:
+                note_lacking(error)
                 # Of its own exceptions the program learns as on every system.
                 run.broke_off(error, only_macs=True)
                 raise
@@ -166,6 +172,7 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
         run.running(),
         processes.started_as_on_a_mac(),
         replace_attributes([(process.BaseProcess, "_bootstrap", follow_start)]),
+        note_sent_errors(note_lacking, sent_error),
         platform.before_ending(leave),
     ):
         try:
@@ -179,7 +186,7 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
                 mark_not_spawned(error)
             run.broke_off(error)
             user_program.print_error(error)
-    leave()
+        leave()  # inside: a pool terminates its processes, and the signal would end this one
     sys.exit(code)
 
 

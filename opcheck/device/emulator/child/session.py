@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 import torch
@@ -25,7 +25,7 @@ from opcheck.device.emulator.child.mac_errors import CALL_RAISED, REFUSED_EVERYW
 from opcheck.device.emulator.child.torch_packages import export_below, processes_of_mac, run_uncompiled
 from opcheck.device.emulator.child.verdicts import Verdicts
 from opcheck.device.emulator.emulation_request import ProcessReport, make_run_trace
-from opcheck.device.emulator.processes import Processes
+from opcheck.device.emulator.processes import Processes, find_lacking_global
 from opcheck.device.emulator.user_program import warnings_at_their_lines
 from opcheck.judge.assembly import assemble
 from opcheck.judge.rules.rule import Audited
@@ -68,6 +68,8 @@ class Emulation:
         self._complete = True
         #: those that the program starts; None where they are not followed
         self._processes: Processes | None = None
+        #: writes the report of a process that the program started, which a signal may end at any time
+        self.leave: Callable[[], None] = lambda: None
         #: None until the block is entered
         self._mac: Simulator | None = None
 
@@ -210,12 +212,32 @@ class Emulation:
         """End the program, which starts processes without end, because none of them can start."""
         message = "processes are started again and again, and each ends at once: on a Mac without end"
         self._problems.append(Problem(kind="not_spawned", message=message, answered=message))
-        platform.interrupt_this_process()
+        platform.interrupt_main_thread()
 
-    def note_not_sent(self, error: BaseException) -> None:
+    def note_not_sent(self, error: BaseException) -> bool:
         """Note what a thread of a queue raises, which the program does not see, if a Mac alone raises it."""
-        if kind := endings.kind_of(error):
-            self._problems.append(endings.problem_of(error, kind, locate_raise(error)))
+        kind = endings.kind_of(error)
+        if kind:
+            problem = endings.problem_of(error, kind, locate_raise(error))
+            message = f"{problem.message}; what waits for it waits without end"
+            self._add(msgspec.structs.replace(problem, message=message))
+        return bool(kind)
+
+    def note_lacking(self, main_globals: Collection[str], error: BaseException) -> None:
+        """Note if an error of this process is due to a global that the main process sets and this one does not."""
+        name = find_lacking_global(error, main_globals)
+        if not name:
+            return
+        message = f"a spawned process lacks {name}, which the main process sets: {type_and_text(error)}"
+        problem = Problem(
+            kind="lacks_global", message=message, answered=type_and_text(error), location=locate_raise(error)
+        )
+        self._add(problem)
+
+    def _add(self, problem: Problem) -> None:
+        if problem not in self._problems:
+            self._problems.append(problem)
+            self.leave()
 
     def came_to_its_end(self, *, imports_torch: bool) -> None:
         """Note if the program, and the processes that it started, computed nothing on ``mps``."""
@@ -250,7 +272,7 @@ class Emulation:
             self._problems.append(endings.problem_of(error, ends, locate_raise(error)))
             return
         kind = origin_on_a_mac(error) if isinstance(error, (Exception, SystemExit)) else ""
-        if not kind and endings.is_refused_by_torch(error):
+        if not kind and (endings.is_refused_by_torch(error) or endings.is_unpicklable(error)):
             kind = REFUSED_EVERYWHERE
         if only_macs and not kind and not isinstance(error, ProcessAbortedError):
             return
