@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from opcheck.common.versions import Version
 from opcheck.source import call_tables
-from opcheck.source.edits import Edit, Fix, replace
+from opcheck.source.edits import Edit, Fix, is_too_long, merge_edits, replace
 from opcheck.source.program import Binding, Program, walk
 from opcheck.source.rule import Scanned
 from opcheck.source.words import begins, is_cuda, last
@@ -19,6 +19,8 @@ _COMPOSED = (ast.JoinedStr, ast.BinOp, ast.Call)
 NAMES = ("device", "DEVICE", "dev")
 #: A flag with more values has another meaning, too.
 _MOST_BINDINGS = 3
+#: The functions of a generator's state, by the number of their arguments without a device.
+_STATES = {"get_rng_state": 0, "set_rng_state": 1}
 #: A fix uses no device with more values.
 _MOST_DEVICES = 8
 
@@ -128,6 +130,23 @@ def choose_device(cuda: str, scanned: Scanned, write: Callable[[str], Edit]) -> 
     return Fix((write(choice),), "unsafe", (write("{helper}"),)) if choice else None
 
 
+def wrap_arguments(fix: Fix, node: ast.AST | None, scanned: Scanned) -> Fix:
+    """Write the arguments of a call on a line of their own, where a fix in the call would make its line too long."""
+    if not isinstance(node, ast.Call) or node.end_lineno != node.lineno or not is_too_long(fix.edits, scanned.lines):
+        return fix
+    # Before Python 3.12 an expression of an f-string has one line.
+    if any(isinstance(place.parent, ast.FormattedValue) for _, place in scanned.program.ancestors(node)):
+        return fix
+    line, column, end = node.lineno, (node.func.end_col_offset or 0) + 1, (node.end_col_offset or 0) - 1
+    text = scanned.lines[line - 1]
+    indent = text[: len(text) - len(text.lstrip())]
+    first = Edit(line, column, line, column, f"\n{indent}    ")
+    edits = [edit._replace(text=first.text + edit.text) if edit[:2] == first[:2] else edit for edit in fix.edits]
+    if edits == [*fix.edits]:
+        edits.append(first)
+    return fix._replace(edits=tuple(merge_edits([*edits, Edit(line, end, line, end, f"\n{indent}")])))
+
+
 def asks_cuda(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether an expression is a call of ``torch.cuda.is_available``."""
     return isinstance(node, ast.Call) and scanned.dotted_name(node.func) == "torch.cuda.is_available"
@@ -156,17 +175,15 @@ def cuda_name(node: ast.AST, scanned: Scanned, test: ast.expr | None = None) -> 
 def called_on_mps(call: ast.AST, name: str, scanned: Scanned) -> Fix | None:
     """``torch.cuda.empty_cache()`` as the function of torch.mps where there is MPS, on the same line."""
     torch = torch_name(scanned)
-    if not (
-        isinstance(scanned.program.parent(call), ast.Expr)
-        and isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and not (call.args or call.keywords)
-        and torch
-        and name in call_tables.ON_MPS
-    ):
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and torch) or call.keywords:
         return None
     chosen_module = f"({torch}.mps if {torch}.backends.mps.is_available() else {torch}.cuda)"
-    return Fix((replace(call.func, f"{chosen_module}.{name}"),), since=Version(2, 0))
+    edits = (replace(call.func, f"{chosen_module}.{name}"),)
+    if len(call.args) == _STATES.get(name):
+        # A checkpoint of the other device has another state.
+        return wrap_arguments(Fix(edits, "unsafe", since=Version(2, 0)), call, scanned)
+    is_statement = isinstance(scanned.program.parent(call), ast.Expr) and not call.args
+    return Fix(edits, since=Version(2, 0)) if is_statement and name in call_tables.ON_MPS else None
 
 
 def device_name(node: ast.AST, scanned: Scanned) -> str:

@@ -7,7 +7,7 @@ import ast
 import bisect
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from opcheck.common.grouping import group_values
@@ -117,6 +117,15 @@ def _wrap_move(edit: Edit, lines: Sequence[str]) -> Edit:
     indent = line[: len(line) - len(line.lstrip())]
     deeper = indent + ("\t" if indent.endswith("\t") else "    ")
     return edit._replace(text=f"to(\n{deeper}{move[1]}\n{indent})")
+
+
+def merge_edits(edits: list[Edit]) -> Iterator[Edit]:
+    """Join insertions at one place: the first argument begins where the device is inserted."""
+    merged: dict[tuple[int, int], Edit] = {}
+    for edit in edits:
+        before = merged.get(edit[:2])
+        merged[edit[:2]] = before._replace(text=before.text + edit.text) if before else edit
+    yield from merged.values()
 
 
 def _line(node: ast.AST) -> int:

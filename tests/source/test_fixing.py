@@ -804,14 +804,48 @@ def test_a_repository_gets_one_helper_for_its_folders(tmp_path: Path) -> None:
             "def f(device):\n    return map(lambda x: x.cuda(), range(3))\n",
             "def f(device):\n    return map(lambda x: x.to(device), range(3))\n",
         ),
+        (
+            'def f(path, rank):\n    checkpoint = torch.load(path, map_location=f"cuda:{rank}")\n',
+            (
+                f'def f(path, rank):\n    checkpoint = torch.load(\n        path, map_location="mps" if {MPS} else f"cuda:{{rank}}"\n'
+                "    )\n"
+            ),
+        ),
+        (
+            "class A:\n    def f(self):\n        start = torch.cuda.Event(enable_timing=True)\n",
+            (
+                f"class A:\n    def f(self):\n        start = (torch.mps if {MPS} else torch.cuda).Event(\n"
+                "            enable_timing=True\n        )\n"
+            ),
+        ),
     ],
-    ids=["cuda:0", "a guarded move", "autocast", "a storage", "a lambda"],
+    ids=["cuda:0", "a guarded move", "autocast", "a storage", "a lambda", "a file", "an event"],
 )
 def test_a_device_in_scope_comes_first_and_no_choice_makes_a_line_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
 ) -> None:
     monkeypatch.setattr(edits, "LONGEST_LINE", 100)
     assert fixed(tmp_path, {"a.py": f"import torch\n{before}"}, unsafe=True)["a.py"] == f"import torch\n{after}"
+
+
+def test_the_state_of_the_generator_is_read_and_set_on_one_device(tmp_path: Path) -> None:
+    before = "import torch\nstate = torch.cuda.get_rng_state()\ntorch.cuda.set_rng_state(state)\n"
+    device = f"(torch.mps if {MPS} else torch.cuda)"
+    assert fixed(tmp_path, {"a.py": before}) == {}
+    after = before.replace("torch.cuda", device)
+    assert fixed(tmp_path, {"a.py": before}, unsafe=True) == {"a.py": after}
+
+
+@pytest.mark.parametrize("arguments", ["0", "device=0", "state, 0"])
+def test_the_state_of_a_named_gpu_stays(tmp_path: Path, arguments: str) -> None:
+    name = "set_rng_state" if "state" in arguments else "get_rng_state"
+    assert fixed(tmp_path, {"a.py": f"import torch\ntorch.cuda.{name}({arguments})\n"}, unsafe=True) == {}
+
+
+def test_a_call_in_an_f_string_gets_no_line_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edits, "LONGEST_LINE", 100)
+    line = "print(f'a long text that comes before the call {torch.load(a, map_location=f\"cuda:{b}\")}')"
+    assert fixed(tmp_path, {"a.py": f"import torch\n{line}\n"}, unsafe=True) == {}
 
 
 def test_a_finding_without_a_fix_says_that_the_line_would_be_too_long(

@@ -97,11 +97,11 @@ class Processes:
 
     def _interrupt_once(self) -> None:
         """End the program, which this process is, or which started it."""
-        parent = multiprocessing.parent_process()
+        program = multiprocessing.parent_process() or multiprocessing.current_process()
         with contextlib.suppress(OSError):  # another process did, or the run has ended
             (self._folder / "interrupted").touch(exist_ok=False)
-            if parent is None or parent.pid == os.getppid():
-                platform.interrupt_main_thread(os.getppid() if parent else 0)
+            if program.pid in {os.getpid(), os.getppid()}:  # it lives
+                platform.interrupt_main_thread(program.pid)
 
     def _see(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._watching or event not in platform.START_EVENTS:

@@ -12,6 +12,7 @@ from opcheck.source.devices import (
     device_name,
     read_device,
     torch_name,
+    wrap_arguments,
     write_choice,
     write_mps_or,
 )
@@ -203,7 +204,9 @@ def _fix_indexed_device(origin: ast.expr, scanned: Scanned) -> Fix | None:
     choice = _with_brackets(write_mps_or(text, scanned), origin, scanned)
     if not choice or "\n" in text or _in_default(origin, scanned):
         return None
-    return Fix((replace(origin, _device_in_scope(origin, scanned) or choice),), "unsafe")
+    parent = scanned.program.parent(origin)
+    call = scanned.program.parent(parent) if isinstance(parent, ast.keyword) else parent
+    return wrap_arguments(Fix((replace(origin, _device_in_scope(origin, scanned) or choice),), "unsafe"), call, scanned)
 
 
 #: The dtypes of the types of tensors; float64 is not among them, because MPS has none.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from opcheck.common.versions import Version
 from opcheck.source.call_tables import IDLE, INSTEAD, RAISES, find_error, read_table, read_words
-from opcheck.source.devices import about_cuda, called_on_mps, torch_name, write_mps_or
-from opcheck.source.edits import Applicability, Edit, Fix, insert_after, insert_before, is_too_long, replace
+from opcheck.source.devices import about_cuda, called_on_mps, torch_name, wrap_arguments, write_mps_or
+from opcheck.source.edits import Applicability, Edit, Fix, insert_after, insert_before, merge_edits, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.rule import Hit, Scanned, argument, chain, hit, method, rule
 from opcheck.source.words import last
@@ -48,7 +48,7 @@ def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
         return None
     available = f"{torch}.backends.mps.is_available()"
     event = replace(node.func, f"({torch}.mps if {available} else {torch}.cuda).Event")
-    return Fix((event,), since=Version(2, 1))
+    return wrap_arguments(Fix((event,), since=Version(2, 1)), node, scanned)
 
 
 def _guard(node: ast.AST, scanned: Scanned) -> Fix | None:
@@ -344,15 +344,15 @@ def _fix(node: ast.Call, name: str, scanned: Scanned, *, is_off: bool) -> Fix | 
         if not isinstance(device_type, ast.Constant) or device_type.value != "cuda":
             return None
         fix = Fix((replace(device_type, device), *scalers), applicability, since=since, needs=needs)
-        return _wrap_arguments(fix, node, scanned)
+        return wrap_arguments(fix, node, scanned)
     is_starred = any(isinstance(part, ast.Starred) for part in node.args)
     edits = _rename_call(node, f"{torch}.autocast", device, scanned)
     if not edits or is_starred or len(node.args) > len(_PARAMETERS):
         return None
     named = zip(_PARAMETERS, node.args, strict=False)
     edits += [insert_before(device_type, f"{parameter}=") for parameter, device_type in named]
-    fix = Fix((*_merge_edits(edits), *scalers), applicability, since=since, needs=needs)
-    return _wrap_arguments(fix, node, scanned)
+    fix = Fix((*merge_edits(edits), *scalers), applicability, since=since, needs=needs)
+    return wrap_arguments(fix, node, scanned)
 
 
 def _rename_call(node: ast.Call, name: str, device: str, scanned: Scanned) -> list[Edit]:
@@ -362,20 +362,6 @@ def _rename_call(node: ast.Call, name: str, device: str, scanned: Scanned) -> li
         return []
     device += ", " * bool(node.args or node.keywords)
     return [replace(node.func, name), Edit(line, column + 1, line, column + 1, device)]
-
-
-def _wrap_arguments(fix: Fix, node: ast.Call, scanned: Scanned) -> Fix:
-    """The arguments on a line of their own, where the line would become too long."""
-    line, column = node.func.end_lineno or 0, (node.func.end_col_offset or 0) + 1
-    text = scanned.lines[line - 1]
-    is_first = any(edit[:2] == (line, column) for edit in fix.edits)
-    if not is_too_long(fix.edits, scanned.lines) or node.end_lineno != node.lineno or not is_first:
-        return fix
-    indent = text[: len(text) - len(text.lstrip())]
-    deeper = f"\n{indent}    "
-    edits = [edit._replace(text=deeper + edit.text) if edit[:2] == (line, column) else edit for edit in fix.edits]
-    end = (node.end_col_offset or 0) - 1
-    return fix._replace(edits=tuple(_merge_edits([*edits, Edit(line, end, line, end, f"\n{indent}")])))
 
 
 def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
@@ -391,7 +377,7 @@ def _scaler_fix(node: ast.Call, name: str, scanned: Scanned) -> Fix | None:
     if not edits:
         return None
     fix = Fix(tuple(edits), "unsafe", since=_SCALES_SINCE, needs="GradScaler on MPS")
-    return _wrap_arguments(fix, node, scanned)
+    return wrap_arguments(fix, node, scanned)
 
 
 def _scaler_edits(scanned: Scanned) -> tuple[Edit, ...]:
@@ -418,12 +404,3 @@ def _casts(scanned: Scanned) -> bool:
     calls = (node for node in scanned.program.nodes if isinstance(node, ast.Call))
     of_cuda = (each for each in calls if _name(each, scanned).startswith("torch.cuda.amp.autocast"))
     return any(getattr(argument(each, 0, "enabled"), "value", None) is not False for each in of_cuda)
-
-
-def _merge_edits(edits: list[Edit]) -> Iterator[Edit]:
-    """Join insertions at one place: the first argument begins where the device is inserted."""
-    merged: dict[tuple[int, int], Edit] = {}
-    for edit in edits:
-        before = merged.get(edit[:2])
-        merged[edit[:2]] = before._replace(text=before.text + edit.text) if before else edit
-    yield from merged.values()

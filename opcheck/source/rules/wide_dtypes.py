@@ -38,7 +38,7 @@ _DECIDING = {
 }
 _DTYPE_POSITION = {name: int(position) for name, position in read_lists("dtype_positions").items()}
 #: What gives several values, by the dtype of each.
-_SEVERAL = read_table("results_several")
+_SEVERAL = read_lists("results_several")
 #: Without an axis they give a scalar.
 _REDUCES = read_words("reduces", "numpy")
 _SCALERS = re.compile(
@@ -130,8 +130,8 @@ class Dtypes:
                 scanned.dotted_name(grid) == "numpy.mgrid"
             ):
                 slices = (part for part in ast.walk(index) if isinstance(part, ast.Slice))
-                bounds = [each for part in slices for each in (part.lower, part.upper, part.step) if each is not None]
-                joined = _join(map(self.kind, bounds))  # a complex step is a number of points
+                # A complex step is a number of points.
+                joined = _join(self.kind(each) for part in slices for each in ast.iter_child_nodes(part))
                 kind = joined and ArrayKind("numpy", FLOAT64 if joined.dtype[0] >= FLOAT64[0] else _INT64)
             case ast.Subscript(value=value, slice=index):
                 # With an index and not a slice it may be a scalar.
@@ -190,16 +190,12 @@ class Dtypes:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call() as call):
                 full = self._scanned.dotted_name(call.func)
                 position = [last(target) for target in targets].index(name) if name in map(last, targets) else 0
-                if full in _SEVERAL:
-                    asked, dtypes = argument(call, None, "dtype"), _SEVERAL[full].split()[position : position + 1]
-                    several = [ArrayKind("numpy", _SPELLED[dtype]) for dtype in dtypes]
-                    return self._cast("numpy", asked) if asked is not None else next(iter(several), None)
+                if full in _SEVERAL and len(targets) == 2:
+                    asked = argument(call, None, "dtype")
+                    dtype = _SPELLED[_SEVERAL[full].split()[position]]
+                    return ArrayKind("numpy", dtype) if asked is None else self._cast("numpy", asked)
                 if full == "sklearn.model_selection.train_test_split" and position // 2 < len(call.args):
                     return self._array(call.args[position // 2])
-                if full.startswith(
-                    ("sklearn.datasets.load_", "sklearn.datasets.make_")
-                ):  # features, and classes or numbers
-                    return ArrayKind("numpy", FLOAT64) if position == 0 else None
         return self.kind(binding.value or binding.node)
 
     def _list_appended(self, node: ast.AST) -> list[ast.expr | None]:
