@@ -848,6 +848,25 @@ def test_a_call_in_an_f_string_gets_no_line_of_its_own(tmp_path: Path, monkeypat
     assert fixed(tmp_path, {"a.py": f"import torch\n{line}\n"}, unsafe=True) == {}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            'if x.device.type != "cuda":\n    raise SystemExit("no GPU")',
+            'if x.device.type not in {"cuda", "mps"}:\n    raise SystemExit("no GPU")',
+        ),
+        ('assert x.device.type == "cuda"', 'assert x.device.type in {"cuda", "mps"}'),
+        ("torch.set_default_tensor_type(torch.cuda.FloatTensor)", "torch.set_default_device(device)"),
+        # The dtype of new tensors would be another.
+        ("torch.set_default_tensor_type(torch.cuda.HalfTensor)", ""),
+    ],
+)
+def test_a_refusal_by_the_type_of_a_device_and_a_default_type_know_mps(tmp_path: Path, before: str, after: str) -> None:
+    head = "import torch\ndevice = g()\nx = f(device)\n"
+    changed = fixed(tmp_path, {"a.py": f"{head}{before}\n"}, unsafe=True)
+    assert changed == ({"a.py": f"{head}{after}\n"} if after else {})
+
+
 def test_a_finding_without_a_fix_says_that_the_line_would_be_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

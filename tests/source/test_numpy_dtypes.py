@@ -288,6 +288,12 @@ def test_a_wide_tensor_of_torch_that_moves_is_an_error(tmp_path: Path, dtype: st
     assert sorted(each.severity for each in findings) == severities
 
 
+@pytest.mark.parametrize(("device", "severity"), [('"mps"', "warning"), ("device", "warning"), ('"cpu"', "note")])
+def test_a_wide_tensor_on_a_default_device_need_not_stay_on_the_cpu(tmp_path: Path, device: str, severity: str) -> None:
+    text = f"import torch\ndevice = g()\ntorch.set_default_device({device})\nx = torch.zeros(2, dtype=torch.float64)\n"
+    assert [each.severity for each in report(tmp_path, a=text).findings] == [severity]
+
+
 def test_four_of_five_lines_that_raise_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     named, unseen = (
         [snippet for snippet in snippets if _is_wide(snippet, monkeypatch)] for snippets in (SNIPPETS, UNSEEN)

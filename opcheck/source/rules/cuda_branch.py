@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from opcheck.source.call_tables import read_words
 from opcheck.source.devices import about_cuda, asks_cuda, torch_name
-from opcheck.source.edits import Fix, insert_after
+from opcheck.source.edits import Fix, insert_after, replace
 from opcheck.source.handled import handles_mps
 from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule
@@ -42,6 +42,10 @@ def _may_refuse(node: ast.If, scanned: Scanned) -> bool:
 def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:
     """Let MPS pass, too; what follows may still need CUDA."""
     torch, test = torch_name(scanned), node.test
+    match test:
+        case ast.Compare(ast.Attribute(attr="type"), [ast.Eq() | ast.NotEq() as compared], [ast.Constant("cuda")]):
+            allowed = f'{"not " * isinstance(compared, ast.NotEq)}in {{"cuda", "mps"}}'
+            return Fix((replace(test, f"{scanned.text(test.left)} {allowed}"),), "unsafe")
     if not torch or not asks_cuda(test.operand if isinstance(test, ast.UnaryOp) else test, scanned):
         return None
     joined = "and not" if isinstance(node, ast.If) else "or"

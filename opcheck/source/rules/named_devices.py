@@ -217,8 +217,14 @@ def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:
     """``x.type(torch.cuda.LongTensor)`` is a move and a cast."""
     torch = torch_name(scanned)
     dtype = _DTYPES.get(typed.removeprefix("torch.cuda.").removesuffix("Tensor"))
-    if method(node) != "type" or dtype is None or not torch or len(node.args) != 1:
+    is_default = scanned.dotted_name(node.func) == "torch.set_default_tensor_type"
+    if (method(node) != "type" and not is_default) or dtype is None or not torch or len(node.args) != 1:
         return None
+    if is_default:
+        # torch.set_default_device came with 2.0.
+        name = device_name(node, scanned) or write_mps_or('"cuda"', scanned)
+        setting = replace(node, f"{torch}.set_default_device({name})")
+        return Fix((setting,), "unsafe", since=Version(2, 0)) if dtype == "float32" else None
     cast = f"{torch}.{dtype}"
     if name := device_name(node, scanned):
         return Fix((replace_method(node, "type", f"to({name}, {cast})"),), "unsafe")

@@ -485,10 +485,18 @@ def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
         return
     name = scanned.dotted_name(node.func)
     is_creation = name.startswith("torch.") and name.rpartition(".")[2] in _MAKES
-    if is_creation and argument(node, None, "device") is None:
+    on_default = is_creation and argument(node, None, "device") is None
+    if on_default and not scanned.once(("default device",), _has_default_device, scanned):
         yield hit("wide on cpu", node, dtype=dtype)
         return
     yield hit("wide", node, dtype=dtype)
+
+
+def _has_default_device(scanned: Scanned) -> bool:
+    """Return whether the file makes tensors on another device than the CPU where it names none."""
+    calls = (node for node in scanned.program.nodes if isinstance(node, ast.Call))
+    devices = (argument(each, 0, "device") for each in calls if last(each.func) == "set_default_device")
+    return any(each is not None and scanned.mac.constant(scanned.unwrap_device(each)) != "cpu" for each in devices)
 
 
 def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
