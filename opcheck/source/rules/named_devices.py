@@ -99,12 +99,7 @@ def _fix_indexed_move(node: ast.Call, index: ast.expr, scanned: Scanned) -> Fix 
 # -- OC202: the text "cuda" where a device is expected ---------------------------------------------
 
 #: Where these take their device.
-_FUNCTIONS: dict[str, tuple[int, str]] = {
-    "torch.device": (0, "type"),
-    "torch.load": (1, "map_location"),
-    "torch.set_default_device": (0, "device"),
-    "torch.Generator": (0, "device"),
-}
+_FUNCTIONS = {name: (int(place[0]), place[2:]) for name, place in read_table("device_arguments").items()}
 #: Libraries whose arguments of the same names are no devices of torch.
 _OTHERS = {"cupy", "jax", "numba", "onnxruntime", "tensorflow", "warp", "argparse", "click"}
 #: The keys of options that are a device.

@@ -28,14 +28,7 @@ _RESULTS = read_lists("results")
 #: The functions of other libraries, by the dtype of their array.
 _ELSEWHERE = read_lists("results_elsewhere")
 #: Which arguments decide.
-_DECIDING = {
-    "joined": slice(3),
-    "floats": slice(2),
-    "both": slice(2),
-    "second": slice(1, 2),
-    "rest": slice(1, None),
-    "choice": slice(1, 3),
-}
+_DECIDING = {rule: slice(*map(int, ends.split())) for rule, ends in read_lists("deciding").items()}
 _DTYPE_POSITION = {name: int(position) for name, position in read_lists("dtype_positions").items()}
 #: What gives several values, by the dtype of each.
 _SEVERAL = read_lists("results_several")
@@ -262,17 +255,15 @@ class Dtypes:
             bindings = self._program.bindings(node)[: _MOST + 1]
             return _agree([self.kind(binding.value) for binding in bindings])
         if node.attr in _FITTED:
-            return self._fitted(node.value)
+            return self._find_fitted(node.value)
         return self._array(node.value) if node.attr in {"T", "mT", "data", "values"} else None
 
-    def _fitted(self, model: ast.expr) -> ArrayKind | None:
+    def _find_fitted(self, model: ast.expr) -> ArrayKind | None:
         """The kind of the floats of a model of scikit-learn: those that it was fitted to."""
-        program, maker = self._program, self._program.only_value(model)
-        attributes = map(program.parent, program.uses.get(last(model), ()))
-        calls = [maker, *(program.parent(each) for each in attributes if isinstance(each, ast.Attribute))]
+        program, value = self._program, self._program.only_value(model)
+        calls = [value, *(program.parent(program.parent(use) or use) for use in program.uses.get(last(model), ()))]
         fits = [call for call in calls if isinstance(call, ast.Call) and method(call).startswith("fit") and call.args]
-        while isinstance(maker, ast.Call) and isinstance(maker.func, ast.Attribute) and maker in fits:
-            maker = maker.func.value
+        maker = value.func.value if value in fits and isinstance(value, ast.Call) else value  # type: ignore[attr-defined]
         is_of_sklearn = isinstance(maker, ast.Call) and self._scanned.dotted_name(maker.func).startswith("sklearn.")
         kind = _agree([self._array(call.args[0]) for call in fits]) if is_of_sklearn else None
         return kind if kind and kind.dtype[0] == FLOAT64[0] else None
