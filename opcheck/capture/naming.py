@@ -21,7 +21,7 @@ from opcheck.capture.repository import MARKERS, no_configuration, recipes
 from opcheck.capture.word_lists import TABLES
 from opcheck.common import documents
 from opcheck.common.errors import ModelLoadError
-from opcheck.common.files import is_file
+from opcheck.common.files import describe_missing, is_file
 from opcheck.common.python_source import parse
 from opcheck.common.text import plural
 from opcheck.common.yaml_text import load_shipped
@@ -281,10 +281,9 @@ def no_model(spec: str) -> ModelLoadError:
         if row.weights:
             hint = f"opcheck weights {spec} shows what the file becomes on a Mac; {hint}"
         return ModelLoadError(f"{spec} is {kind}, not a model that can be audited", hint=hint)
-    if spec.lower().endswith(_WEIGHTS) and not path.exists():
-        return ModelLoadError(
-            f"there is no file {spec}", hint="a file of weights is no program in any case: write file.py:attribute"
-        )
+    if spec.lower().endswith(_WEIGHTS) and not is_file(path):
+        hint = "a file of weights is no program in any case: write file.py:attribute"
+        return ModelLoadError(describe_missing(spec), hint=hint)
     return ModelLoadError(f"not a model: {spec!r}", hint=FORMS)
 
 

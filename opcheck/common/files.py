@@ -205,6 +205,11 @@ def is_file(path: str | Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113  (Path.is_file raises for such names)
 
 
+def describe_missing(path: str | Path) -> str:
+    """Return the text of an error for a path that is no regular file."""
+    return f"{path} is not a regular file" if os.path.lexists(path) else f"there is no file {path}"
+
+
 def _is_device(path: Path) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return not stat.S_ISREG(path.stat().st_mode)

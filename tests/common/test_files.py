@@ -13,7 +13,7 @@ import pytest
 
 from opcheck.common import files
 from opcheck.common.errors import UsageError
-from opcheck.common.files import check_writable, inside, is_file, rewrite, write_text
+from opcheck.common.files import check_writable, describe_missing, inside, is_file, rewrite, write_text
 
 
 def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -22,6 +22,13 @@ def test_a_file_is_written_and_nothing_beside_it(tmp_path: Path) -> None:
     write_text(file, "two\n")
     assert file.read_text() == "two\n"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_is_there_and_no_file_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    folder, nothing = tmp_path / "folder.py", tmp_path / "none.py"
+    folder.mkdir()
+    assert describe_missing(folder) == f"{folder} is not a regular file"
+    assert describe_missing(nothing) == f"there is no file {nothing}"
 
 
 def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from opcheck.common import documents
 from opcheck.common.errors import UsageError, explain_errors
+from opcheck.common.files import describe_missing
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import SEVERITIES
@@ -102,5 +103,5 @@ def _script(path: Path, target: Target) -> tuple[Finding, ...]:
     report = scan([str(path)], target) if path.is_file() else None
     if report is None or report.problems:
         cannot = f"cannot read the script: {report.problems[0].message}" if report else ""
-        raise UsageError(cannot or f"there is no file {path}", context=f"--script {path}", hint="name a Python file")
+        raise UsageError(cannot or describe_missing(path), context=f"--script {path}", hint="name a Python file")
     return tuple(finding for finding in report.findings if finding.rule == BY_ID["OC216"].id)

@@ -16,7 +16,7 @@ from opcheck.cli.options import VERBOSE, ProgressOptions, ReportOptions, but, fl
 from opcheck.common import documents, notebooks
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
-from opcheck.common.files import is_file
+from opcheck.common.files import describe_missing, is_file
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions
 from opcheck.judge.policy import Policy, exit_code
@@ -144,7 +144,7 @@ def _program(module: str, program: Sequence[str]) -> tuple[str, Sequence[str]]:
         raise UsageError("no program to run", context="opcheck run", hint="opcheck run train.py, or -m package")
     if not is_file(program[0]):
         hint = "name a Python file or a notebook, or a module with -m; opcheck's own flags come before it"
-        raise UsageError(f"no such file: {program[0]}", context="opcheck run", hint=hint)
+        raise UsageError(describe_missing(program[0]), context="opcheck run", hint=hint)
     if program[0].endswith(notebooks.SUFFIX):
         notebooks.read_cells(Path(program[0]))  # it raises before a process starts
     return program[0], program[1:]

@@ -141,7 +141,9 @@ def lines(report: ScanReport) -> Iterator[dict[str, object]]:
 
 
 def _headline(report: ScanReport) -> str:
-    return ", ".join(plural(count, name) for name, count in report.totals.items() if count) or ("no findings")
+    counts = [plural(count, name) for name, count in report.totals.items() if count]
+    unread = [f"{len(report.problems)} not read"] if report.problems else []
+    return ", ".join([*(counts or ["no findings"]), *unread]) if report.read else "nothing was read"
 
 
 def _where(finding: Finding) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from opcheck.capture import repository
 from opcheck.common import documents
 from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
-from opcheck.common.files import is_file
+from opcheck.common.files import describe_missing, is_file
 from opcheck.common.names import DTYPES
 from opcheck.common.picking import pick
 from opcheck.common.versions import Target
@@ -75,8 +75,7 @@ def answer(spec: str, target: Target, lists: OpLists) -> WeightsAnswer:
     is_there = os.path.lexists(path)  # Path.exists raises for names that the system refuses
     if is_there or (spec.lower().endswith((*reading.SUFFIXES, ".json")) and spec.count("/") != 2):
         hint = "write the path of a file or a folder, or a name on the hub: org/name"
-        problem = f"{spec} is no regular file" if is_there else f"there is no file {spec}"
-        raise ModelLoadError(problem, context=f"working directory {Path.cwd()}", hint=hint)
+        raise ModelLoadError(describe_missing(spec), context=f"working directory {Path.cwd()}", hint=hint)
     listing, file = listings.open_hub(spec)
     return _of_files(listing, [_StoredModel([file])], judge) if file else _of_listing(listing, judge)
 

@@ -228,7 +228,7 @@ def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [((), "no program to run"), (("absent.py",), "no such file: absent.py")]
+    ("arguments", "message"), [((), "no program to run"), (("absent.py",), "there is no file absent.py")]
 )
 def test_a_wrong_use_is_three_lines(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -34,6 +35,17 @@ def test_the_text_has_the_counts_the_lines_and_the_ways_out(opcheck: CommandLine
     assert "  2     error     OC201  .cuda() moves to CUDA" in result.out
     assert "  OC201: take the device as a value" in result.out
     assert "nothing was observed on a Mac" in result.out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_what_was_not_read_has_no_findings_in_no_headline(opcheck: CommandLine, program: str) -> None:
+    os.mkfifo("pipe.py")
+    alone = opcheck("scan", "pipe.py")
+    assert alone.code == 3
+    assert "Nothing was read.\n" in alone.out
+    assert "pipe.py: not a regular file" in alone.out
+    Path(program).write_text("import torch\n", encoding="utf-8")
+    assert "No findings, 1 not read.\n" in opcheck("scan", ".").out
 
 
 def test_all_formats_carry_the_same_findings(opcheck: CommandLine, program: str) -> None:

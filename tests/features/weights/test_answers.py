@@ -372,7 +372,7 @@ def test_the_page_has_ten_lines_and_its_headline_is_the_outcome(opcheck: Command
     assert "Evidence" in opcheck("weights", str(tmp_path / "x.safetensors"), "-v").out
 
 
-@pytest.mark.parametrize(("name", "problem"), [("pipe.pt", "is no regular file"), ("none.pt", "there is no file")])
+@pytest.mark.parametrize(("name", "problem"), [("pipe.pt", "is not a regular file"), ("none.pt", "there is no file")])
 def test_a_pipe_is_there_and_no_regular_file(opcheck: CommandLine, tmp_path: Path, name: str, problem: str) -> None:
     if sys.platform == "win32":
         pytest.skip("Windows has no pipes with names")

@@ -20,7 +20,7 @@ from opcheck.capture.word_lists import TABLES
 from opcheck.common import documents
 from opcheck.common.documents import brief
 from opcheck.common.errors import InputError, UsageError
-from opcheck.common.files import is_file
+from opcheck.common.files import describe_missing, is_file
 from opcheck.common.names import parse_dtype
 from opcheck.common.text import type_and_text
 from opcheck.tracing.torch_private.trees import tree_map_only
@@ -220,7 +220,7 @@ def _content(path: Path, text: str) -> Any:
     reader = _READERS.get(path.suffix.lower())
     if reader is None or not is_file(path):
         raise InputError(
-            f"there is no file {path}" if reader else f"cannot read inputs from {path.name}",
+            describe_missing(path) if reader else f"cannot read inputs from {path.name}",
             context=f"--input-file {text}",
             hint=_FILE_GRAMMAR + ", ".join(_READERS),
         )

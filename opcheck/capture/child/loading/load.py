@@ -16,7 +16,7 @@ from opcheck.capture.naming import no_model, working_place
 from opcheck.capture.repository import Repository, fetch, is_repository
 from opcheck.capture.word_lists import TABLES
 from opcheck.common.errors import ModelLoadError, OpcheckError
-from opcheck.common.files import is_file
+from opcheck.common.files import describe_missing, is_file
 from opcheck.common.names import parse_dtype
 from opcheck.common.text import error_text, type_and_text
 from opcheck.tracing.source_locations import describe_raise
@@ -188,7 +188,7 @@ def hint_for(error: Exception) -> str:
 def _load_exported(spec: str, *, real: bool) -> tuple[torch.nn.Module, Arguments, bool]:
     """Return the module of a program in a file, its inputs, and whether it was on an accelerator."""
     if not is_file(Path(spec)):
-        raise ModelLoadError(f"there is no file {spec}", hint="torch.export.save() writes one")
+        raise ModelLoadError(describe_missing(spec), hint="torch.export.save() writes one")
     program, accelerated = pt2.read(spec, real=real)
     try:
         return fixed_programs.as_module(program), fixed_programs.arguments(program), accelerated

@@ -17,7 +17,7 @@ import torch
 from opcheck.capture.child.loading import fixed_programs
 from opcheck.common import documents, notebooks
 from opcheck.common.errors import ModelLoadError
-from opcheck.common.files import is_file
+from opcheck.common.files import describe_missing, is_file
 from opcheck.common.python_source import parse
 from opcheck.common.replacing import replace_attributes
 from opcheck.common.text import error_text
@@ -48,10 +48,8 @@ def _existing(file: Path) -> Path:
     """
     if not is_file(file):
         names = [path.name for path in file.parent.glob(f"*{file.suffix}")]
-        near = difflib.get_close_matches(file.name, names, cutoff=0.75)  # all end in .py
-        raise ModelLoadError(
-            f"there is no file {file}", hint=_suggest(near) or "give the path from the working directory"
-        )
+        near = difflib.get_close_matches(file.name, {*names} - {file.name}, cutoff=0.75)  # all end in .py
+        raise ModelLoadError(describe_missing(file), hint=_suggest(near) or "give the path from the working directory")
     file = file.resolve()
     _first_on_path(str(file.parent))
     # Last, so that it takes the place of nothing: what the file imports may be named from there, too.

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from opcheck.capture.word_lists import TABLES
 from opcheck.common import documents
 from opcheck.common.errors import InputError, ModelLoadError
-from opcheck.common.files import is_file
+from opcheck.common.files import describe_missing, is_file
 from opcheck.common.replacing import replace_attributes
 from opcheck.model.records import WATCHED, Birth, SourceLocation
 from opcheck.tracing.source_locations import Site, UserFrames, locate
@@ -188,7 +188,7 @@ def births_in_checkpoint(file: str) -> tuple[Birth, ...]:
     path = Path(file)
     if not is_file(path):
         raise InputError(
-            f"there is no file {file}",
+            describe_missing(file),
             context=f"--checkpoint {file}, working directory {Path.cwd()}",
             hint="give the path from the working directory",
         )

@@ -351,11 +351,19 @@ def three_lines(spec: str, config: dict[str, Any] | None = None) -> list[str]:
             "model no.pt2, working directory {folder}",
             "torch.export.save() writes one",
         ),
+        (
+            "folder.py:net",
+            {},
+            "folder.py is not a regular file",
+            "model folder.py:net, working directory {folder}",
+            "give the path from the working directory",
+        ),
     ],
 )
 def test_mistakes_in_a_users_model(
     folder: Path, spec: str, config: dict[str, Any], what: str, where: str, then: str
 ) -> None:
+    (folder / "folder.py").mkdir()
     assert three_lines(spec, config) == [what, f"  in: {where.format(folder=folder)}", f"  help: {then}"]
 
 
