@@ -243,7 +243,7 @@ class CaptureOptions(Record, frozen=True, kw_only=True):
         False
     )
     #: until the child process is ended.
-    time_limit: Annotated[float, seconds("Time limit of the run.", 300.0)] = 300.0
+    time_limit: Annotated[float, seconds("Time limit of each run of the model.", 300.0)] = 300.0
     #: 0: three quarters of the machine's memory.
     memory_limit: Annotated[
         float,

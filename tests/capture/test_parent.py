@@ -17,6 +17,7 @@ from opcheck.capture.child.run import leave_uncompiled
 from opcheck.capture.parent import capture
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import CaptureError, OpcheckError
+from opcheck.common.versions import Target, Version
 from opcheck.model.records import Trace
 from opcheck.worker import worker
 from tests.made import make_target
@@ -192,6 +193,50 @@ def test_a_model_that_hangs_is_ended_at_its_line(behaviours: Path, name: str) ->
     assert problem.kind == "timeout"
     assert problem.location is not None
     assert "time.sleep" in problem.location.text
+
+
+HANGS_BY_RELEASE = """
+import pathlib, time
+import torch
+from torch import nn
+
+class Net(nn.Linear):
+    def forward(self, x):
+        with open(pathlib.Path(__file__).with_name("runs"), "a") as runs:
+            runs.write(torch.__version__ + " ")
+        if {hangs}:
+            time.sleep(1000)
+        time.sleep(2)
+        return super().forward(x)
+
+net = Net(4, 4)
+"""
+
+
+def _capture_releases(folder: Path, hangs: str) -> list[str]:
+    file = folder / "net.py"
+    file.write_text(HANGS_BY_RELEASE.format(hangs=hangs))
+    request = CaptureRequest(model=f"{file}:net", torch="", macos="", inputs=("2x4",), time_limit=5)
+    macos = Version(15, 0)
+    targets = [Target(torch=Version.parse(release), macos=macos) for release in ("2.6", "2.8", "2.13")]
+    captured = parent.capture_many(request, targets)
+    return [
+        each.message if isinstance(each, OpcheckError) else ",".join(problem.message for problem in each.problems)
+        for each in captured
+    ]
+
+
+def test_after_a_run_that_hangs_no_other_target_has_one(tmp_path: Path) -> None:
+    late = "not done after 5 s"
+    others = f"not run, because the run for another target was {late}"
+    assert _capture_releases(tmp_path, "True") == [others, others, late]
+    assert len((tmp_path / "runs").read_text().split()) == 1
+
+
+@pytest.mark.slow
+def test_each_run_has_the_time_limit_again(tmp_path: Path) -> None:
+    assert _capture_releases(tmp_path, "False") == ["", "", ""]
+    assert len((tmp_path / "runs").read_text().split()) == 3
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
     # a fork of its own, which has torch from here.
     forks = platform.can_fork() and len({targets[n].torch for n in order}) > 1
     shared: list[Shared] = []
+    if forks:
+        platform.stop_time_limit()  # each fork has its own
     while order:
         target = targets[order[0]]
         if forks:
@@ -107,9 +109,20 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         order = [*result.left]
         if not forks:
             break
+        if order and (late := _explain_late(request, result.shared[-1:])):
+            shared.append(Shared(targets=tuple(order), failure=late))
+            order = []
     rank = {n: place for place, n in enumerate(newest_first)}
     shared.sort(key=lambda each: rank[each.targets[0]])
     return Captures(shared=tuple(shared), left=(*order, *left))
+
+
+def _explain_late(request: CaptureRequest, shared: Sequence[Shared]) -> WorkFailure | None:
+    """Return why other targets have no run, if the last run reached the time limit: theirs would, too."""
+    for problem in (each for one in shared if one.trace for each in one.trace.problems if each.kind == "timeout"):
+        text = f"not run, because the run for another target was {problem.message}"
+        return failure_of(CaptureError(text, context=request.model, hint="give it longer with --timeout"), "")
+    return None
 
 
 def _limit(request: CaptureRequest, runs: int) -> float:
@@ -187,6 +200,9 @@ def _loaded_and_run(request: CaptureRequest, targets: Sequence[Target], order: S
         waiting = [n for n in waiting if n not in captured.targets]
         if not forks:
             break
+        if waiting and (late := _explain_late(request, [captured])):
+            shared.append(Shared(targets=tuple(waiting), failure=late))
+            waiting = []
     left = tuple(n for n in order if n not in here or n in waiting)
     return Captures(shared=tuple(shared), left=left)
 
