@@ -65,7 +65,7 @@ def simulated_mac(
             make_current(context),
             cover_device_functions(),
             mps_backend(target),
-            mac_surface(target, memory or MacMemory()),
+            mac_surface(memory or MacMemory()),
             mps_registrations.autocast_of(context.ask, policies, lists.names("AutocastMPS")),
             methods_of_mac(),
             dlpack_of_mac(),

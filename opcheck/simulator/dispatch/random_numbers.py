@@ -106,10 +106,22 @@ class Generator(torch.Generator):
         self.begun_at, self.calls = (*struct.unpack(f"<{words}Q", packed), 0)[:2]
         return self
 
+    def clone_state(self) -> Self:
+        """Return a generator on the same device that draws the same numbers."""
+        return type(self)(self._place).set_state(self.get_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes a copy on the same device, or another process a generator of its own."""
+        return _restore, (self._place, self.get_state())
+
     def begin_call(self) -> None:
         """Make the CPU's generator below draw the numbers of the next call."""
         self.calls += 1
         super().manual_seed((self.begun_at + self.calls * _STEP) % _WORD)
+
+
+def _restore(place: torch.device, state: torch.Tensor) -> Generator:
+    return Generator(place).set_state(state)
 
 
 def checked_state(state: torch.Tensor) -> torch.Tensor:

@@ -461,8 +461,9 @@ class _Attribute:
 def set_storage(self: Any, *args: Any, **options: Any) -> Any:
     """Run ``tensor.set_(source)``, which takes no memory of another device (native/Resize.h, checkSetStorage)."""
     source = args[0] if args else options.get("source")
-    memory = (torch.UntypedStorage, torch.TypedStorage)
-    if isinstance(source, memory) and source.device.type != self.device.type:
+    if isinstance(source, torch.TypedStorage):
+        source = tensors.untyped_memory(source)
+    if isinstance(source, (torch.UntypedStorage, torch.Tensor)) and source.device.type != self.device.type:
         raise RuntimeError(
             f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on different device '
             f'"{source.device}".  This is no longer allowed; the devices must match.'

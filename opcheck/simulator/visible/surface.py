@@ -6,12 +6,14 @@ import contextlib
 import pkgutil
 import sys
 import time
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data import dataloader
 from typing_extensions import Self
 
 from opcheck.common.replacing import replace_attributes
@@ -170,6 +172,12 @@ def _refusing(message: str) -> Callable[..., Any]:
     return function
 
 
+def _warn(message: str, category: type[Warning] | None = None, stacklevel: int = 1) -> None:
+    """Warn as the loader of data does, which mentions pinned memory on MPS since 2.7."""
+    if not message.startswith(_PIN_WARNING) or not target_reads.READS.ask(target_reads.is_before, Version(2, 7)):
+        warnings.warn(message, category, stacklevel=stacklevel + 1)
+
+
 def _nothing(*_: Any, **__: Any) -> Iterator[None]:
     yield
 
@@ -276,13 +284,8 @@ def _accelerator_memory(memory: MacMemory) -> Iterator[tuple[Any, str, Any]]:
 
 
 @contextlib.contextmanager
-def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
-    """For the length of the block Python sees a Mac's torch.
-
-    Args:
-        target: whose release decides which names there are.
-        memory: answers for the allocator.
-    """
+def mac_surface(memory: MacMemory) -> Iterator[None]:
+    """For the length of the block Python sees a Mac's torch, whose allocator ``memory`` answers for."""
 
     def set_fraction(fraction: Any) -> None:
         # torch/mps/__init__.py, ``set_per_process_memory_fraction`` (1.13 to 2.15)
@@ -308,6 +311,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
         (*NEW_SHARED, new_shared),
         *CONSTRUCTORS,
         *_answers("mac_surface"),
+        (dataloader, "warnings", types.SimpleNamespace(warn=_warn)),
         (torch.accelerator, "get_device_capability", _capability),
         (torch.accelerator, "empty_host_cache", _empty_host_cache),
         *_accelerator_memory(memory),
@@ -318,10 +322,7 @@ def mac_surface(target: Target, memory: MacMemory) -> Iterator[None]:
             changes += [(module, name, _refusing(text.format(f"{owner}.{name}"))) for name in names]
     # Programs do not use a name that this torch lacks.
     present = [change for change in changes if hasattr(change[0], change[1])]
-    is_silent = target.torch < Version(2, 7)
-    with replace_attributes(present), warnings.catch_warnings() if is_silent else contextlib.nullcontext():
-        if is_silent:
-            warnings.filterwarnings("ignore", message=_PIN_WARNING)
+    with replace_attributes(present):
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +66,14 @@ def test_a_device_without_an_index_keeps_none() -> None:
     assert torch.device(device="mps").index is None
     with pytest.raises(RuntimeError, match="Device index must not be negative"):
         torch.device(-1)
+
+
+@pytest.mark.parametrize(("device", "other"), [("mps", "cpu"), ("cpu", "mps")])
+def test_a_tensor_does_not_take_the_memory_of_another_device(device: str, other: str) -> None:
+    x: Any = torch.ones(2, device=device)
+    with pytest.raises(RuntimeError, match="Attempted to set the storage of a tensor on device"):
+        x.set_(torch.ones(3, device=other))
+    assert x.set_(torch.ones(3, device=device)).shape == (3,)
 
 
 @pytest.mark.parametrize("device", ["mps", 0])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import opcheck
 from opcheck.simulator.errors import NotSimulatedError
@@ -78,3 +81,12 @@ def test_events_without_a_clock_measure_nothing() -> None:
         for first, last in ((timed, plain), (plain, timed)):
             with pytest.raises(RuntimeError, match=r"^Events were not created with argument 'enable_timing=True'$"):
                 first.elapsed_time(last)
+
+
+@pytest.mark.parametrize(("release", "warns"), [("2.6", 0), ("2.7", 1)])
+def test_a_loader_mentions_pinned_memory_since_2_7(release: str, warns: int) -> None:
+    with opcheck.emulate(torch=release, macos="15"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        (batch,) = DataLoader(TensorDataset(torch.ones(4)), batch_size=4, pin_memory=True)
+    assert [str(each.message).startswith("'pin_memory' argument is set as true") for each in caught] == [True] * warns
+    assert not batch[0].is_pinned()

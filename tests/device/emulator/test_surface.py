@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 import threading
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -46,6 +48,25 @@ def test_the_generator_of_the_device() -> None:
     assert torch.equal(again, torch.rand(2, device="mps"))
     with torch.random.fork_rng(device_type="mps"):
         torch.mps.seed()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("device", ["mps", "cpu"])
+def test_a_deep_copy_of_a_tensor_warns_of_nothing(device: str) -> None:
+    assert copy.deepcopy(torch.ones(2, device=device)).device.type == device
+
+
+@pytest.mark.parametrize("device", ["mps", "cpu"])
+@pytest.mark.parametrize("again", [lambda g: g.clone_state(), copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])  # noqa: S301
+def test_a_copy_of_a_generator_is_on_its_device(
+    again: Callable[[torch.Generator], torch.Generator], device: str
+) -> None:
+    generator = torch.Generator(device).manual_seed(3)
+    torch.rand(2, device=device, generator=generator)
+    other = again(generator)
+    assert other.device.type == device
+    draws = [torch.rand(2, device=device, generator=each).tolist() for each in (generator, other)]
+    assert draws[0] == draws[1]
 
 
 def test_a_generator() -> None:
