@@ -6,6 +6,7 @@ refuses any other, and ``check_variable_result`` of custom_function.cpp.
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +18,13 @@ from torch.overrides import TorchFunctionMode
 from opcheck.common.replacing import replace_attributes
 from opcheck.simulator.dispatch.dispatch_context import DispatchContext
 from opcheck.simulator.dispatch.operators.operator import type_name
+from opcheck.simulator.dispatch.tensor import is_on_mps
 from opcheck.tracing.torch_private import tensors
 from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batched
 from opcheck.tracing.torch_private.tensors import BACKWARD_APPLY, RUN_BACKWARD, SINGLE_LEVEL_FUNCTION
 
+#: the type of a tensor in the error for one that was modified in place (torch/csrc/autograd/saved_variable.cpp)
+_MODIFIED = re.compile(r"(modified by an inplace operation: \[)torch\.(\w+)Tensor")
 #: the attribute of a custom Function's node that states where its arguments are
 _PLACES = "_opcheck_places"
 
@@ -174,7 +178,13 @@ def engine_seen_by(mode: TorchFunctionMode, context: DispatchContext) -> Iterato
         on = any(each is mode for each in function_mode_stack())
         gradients = validate_devices(gradients, tensors, "")
         with context.set(on_mps=False, engine=True), contextlib.nullcontext() if on else mode:
-            return run(tensors, gradients, *args, **kwargs)
+            try:
+                return run(tensors, gradients, *args, **kwargs)
+            except RuntimeError as error:
+                text = _MODIFIED.sub(r"\1MPS\2Type", str(error))
+                if text == str(error) or not any(map(is_on_mps, tensors)):
+                    raise
+                raise RuntimeError(text) from None
 
     custom = [(SINGLE_LEVEL_FUNCTION, "apply", classmethod(_apply)), (*BACKWARD_APPLY, _backward)]
     with replace_attributes([(*RUN_BACKWARD, running), *custom]):

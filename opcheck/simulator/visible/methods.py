@@ -263,6 +263,8 @@ def new(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Do as torch.Tensor.new: create a tensor with this dtype, on this device."""
     if not _is_there(self):
         return _Base.new(self, *args, **kwargs)
+    if self.is_sparse and len(args) == 3:  # indices, values and sizes, as SparseAdam passes them
+        return sparse_coo_tensor(*args)
     if len(args) == 1 and isinstance(args[0], torch.Tensor):
         return args[0].detach()
     if len(args) == 1 and isinstance(args[0], (list, tuple)) and type(args[0]) is not torch.Size:

@@ -126,6 +126,17 @@ def test_an_error_in_backward_is_the_error() -> None:
 
 
 @pytest.mark.usefixtures("mac")
+@pytest.mark.usefixtures("mac")
+@pytest.mark.parametrize(("device", "name"), [("mps", "MPSFloatType"), ("cpu", r"torch\.FloatTensor")])
+def test_the_error_of_a_tensor_that_was_modified_names_its_type(device: str, name: str) -> None:
+    x = torch.ones(2, device=device, requires_grad=True)
+    y = x * 2
+    loss = (y**2).sum()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match=rf"modified by an inplace operation: \[{name} \[2\]\]"):
+        loss.backward()
+
+
 def test_a_number_of_the_cpu_may_be_mixed_in() -> None:
     assert (there(2) + torch.tensor(1.0)).tolist() == [2, 2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 from collections.abc import Iterator
@@ -178,3 +179,15 @@ def test_an_audit_knows_whispers_buffer(release: str, headline: str) -> None:
     prints = [finding.prints for finding in report.findings if finding.severity == "error"]
     assert all("'SparseMPS' backend" in text for text in prints)
     assert bool(prints) is (release == "2.5")
+
+
+@pytest.mark.parametrize(("release", "has_mask"), [("2.9", False), ("2.13", True)])
+def test_sparse_adam_comes_to_the_kernel_that_2_9_lacks(release: str, *, has_mask: bool) -> None:
+    lacks = pytest.raises(NotImplementedError, match="aten::sparse_mask")
+    with opcheck.emulate(torch=release, macos="15"):
+        table = torch.nn.Embedding(3, 2, sparse=True).to("mps")
+        before = table.weight.detach().clone()
+        table(torch.tensor([1], device="mps")).sum().backward()
+        with contextlib.nullcontext() if has_mask else lacks:
+            torch.optim.SparseAdam(table.parameters()).step()
+        assert torch.equal(before, table.weight) is not has_mask
