@@ -35,6 +35,18 @@ def test_the_exit_code_is_3_unless_the_newest_known_may_answer(
     assert "could not tell" not in allowed.err
 
 
+@pytest.mark.parametrize("verb", ["op", "history"])
+def test_a_macos_that_starts_older_releases_alone_is_answered_by_these(opcheck: CommandLine, verb: str) -> None:
+    older = opcheck(verb, "aten::mm", "--macos", "14")
+    assert (older.code, older.err) == (0, "")
+    assert "macOS 14" in older.out
+
+
+def test_a_macos_that_does_not_start_the_named_release_is_refused(opcheck: CommandLine) -> None:
+    refused = opcheck("op", "aten::mm", "--macos", "14", "--torch", "2.15")
+    assert (refused.code, refused.out) == (2, "")
+
+
 def test_the_configuration_may_let_the_newest_known_answer(opcheck: CommandLine) -> None:
     Path("opcheck.toml").write_text("newest-known = true\n[scan]\nnewest-known = true\n")
     Path("m.py").write_text("x = 1\n")
