@@ -344,6 +344,8 @@ def test_other_reads_of_modules_and_tensors() -> None:
     assert modules.lines_of(torch.fx.symbolic_trace(linear)) is not None
     x = torch.ones(4)
     assert tensors.storage_address(x.untyped_storage()) == tensors.storage_address(x[1:].untyped_storage())
+    typed = torch.TypedStorage(wrap_storage=x.untyped_storage(), dtype=x.dtype, _internal=True)
+    assert tensors.untyped_memory(typed).data_ptr() == x.data_ptr()
     assert tensors.is_view(x[1:])
     assert tensors.negative_view(x).is_neg()
     sparse = x.to_sparse()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -276,3 +277,12 @@ def test_a_tensor_takes_no_memory_of_another_device() -> None:
             tensor.set_(other.untyped_storage())
         own = torch.empty(0, device=tensor.device).set_(tensor.untyped_storage(), 0, (6,), (1,))
         assert (own.device, own.tolist()) == (tensor.device, [0, 1, 2, 3, 4, 5])
+
+
+def test_a_copy_of_a_tensor_of_the_cpu_warns_of_no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.storage, "_always_warn_typed_storage_removal", True)
+    assert copy.deepcopy(here()).tolist() == here().tolist()
+    with pytest.warns(UserWarning, match="TypedStorage is deprecated"):
+        typed = there().storage()
+    with pytest.raises(RuntimeError, match='to a storage on different device "mps:0"'):
+        here().set_(typed)
