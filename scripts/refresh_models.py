@@ -120,7 +120,10 @@ def result_of(model: str, task: str, on: Sequence[Target]) -> Result:
 def _audited(made: Result, request: CaptureRequest, on: Sequence[Target]) -> Result:
     cells: dict[Target, TargetSummary] = {}
     problems: dict[str, None] = {}
-    for shared in captures(request, on, silent).shared:
+    captured = captures(request, on, silent)
+    if left := ", ".join(str(on[n]) for n in captured.left):
+        problems[f"this process has loaded code as on another Mac than {left}"] = None
+    for shared in captured.shared:
         trace = shared.trace
         if trace is None:
             problems[shared.failure.message if shared.failure else "no trace"] = None
@@ -224,6 +227,15 @@ _SIGNS = {
 }
 
 
+def prepare() -> None:
+    """Import what each fork would import for itself, except timm: what that reads differs between the releases."""
+    server.prepare()
+    for library in ("transformers", "diffusers"):
+        server.preload(library)
+    importlib.import_module("transformers.generation.utils")
+    importlib.import_module("sentence_transformers")
+
+
 def main() -> None:
     """Audit what is not kept, write the page."""
     parser = argparse.ArgumentParser(description="Audit the public models.")
@@ -232,12 +244,7 @@ def main() -> None:
     options = parser.parse_args()
     on = targets.pairs(TORCH, MACOS, lists=load()).targets
     results, known = kept(), recipes()
-    server.prepare()
-    for library in LIBRARIES:
-        server.preload(library)
-    # Each fork would import these for itself.
-    importlib.import_module("transformers.generation.utils")
-    importlib.import_module("sentence_transformers")
+    prepare()
     for name in options.models or known:
         if name in results and not options.again:
             continue

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
+
+from opcheck.capture.request import CaptureOptions, Captures, find_source, request_of
 from opcheck.common.versions import Target, Version
 from opcheck.common.vocabulary import Headline
 from opcheck.judge.target_summary import TargetSummary
+from scripts import refresh_models
+from scripts.pages import ROOT
 from scripts.refresh_models import TORCH, WIDTH, Result, page
 
 
@@ -39,3 +47,33 @@ def test_a_row_is_narrow_and_says_where_a_model_fails() -> None:
     assert "- a/detector: torch 2.9 on macOS 15\n    - `aten::bmm` unsupported, 3 calls" in text
     assert "| a/lost | - | all | ? |" in text
     assert max(map(len, text.splitlines())) <= WIDTH + 4
+
+
+def test_a_target_that_no_run_served_is_named_below_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    older, newer = (Target(torch=Version(2, minor), macos=Version(15)) for minor in (9, 13))
+    request = request_of(find_source("torch.nn:Identity", CaptureOptions()), newer, CaptureOptions())
+    for left, problems in (
+        ((0,), ("this process has loaded code as on another Mac than torch 2.9, macOS 15.0",)),
+        ((), ()),
+    ):
+        monkeypatch.setattr(refresh_models, "captures", lambda *_, left=left: Captures(shared=(), left=left))
+        result = refresh_models._audited(Result(model="m", task="t"), request, (older, newer))
+        assert result.problems == problems
+
+
+_PREPARE = """
+from opcheck.data import targets
+from opcheck.data.registrations import load
+from opcheck.simulator.target_reads import READS
+from scripts import refresh_models
+
+refresh_models.prepare()
+on = targets.pairs(refresh_models.TORCH, refresh_models.MACOS, lists=load()).targets
+print([str(target) for target in on if not READS.fits(target)])
+"""
+
+
+@pytest.mark.slow
+def test_the_libraries_that_the_runs_share_fit_all_targets() -> None:
+    done = subprocess.run([sys.executable, "-c", _PREPARE], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
