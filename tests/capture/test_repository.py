@@ -14,6 +14,7 @@ import pytest
 from huggingface_hub import HfApi, constants
 
 from opcheck.capture import repository
+from opcheck.capture.child.extensions import prepare_torchvision
 from opcheck.capture.repository import fetch, is_repository
 from opcheck.common import caches
 from opcheck.common.errors import ModelLoadError
@@ -326,6 +327,19 @@ def test_recipes_stand_for_classes_and_tasks() -> None:
     for name in ("recipe:no/where", "diffusers:NothingPipeline", "transformers:pipeline/nothing"):
         with pytest.raises(ModelLoadError, match="no recipe"):
             fetch(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("google/paligemma-3b-mix-224", 2_923_466_480), ("google/gemma-3-4b-it", 4_300_079_472)]
+)
+def test_a_recipe_whose_pictures_are_not_pooled_builds_the_published_parameters(name: str, parameters: int) -> None:
+    torch = pytest.importorskip("torch")
+    prepare_torchvision()
+    transformers = pytest.importorskip("transformers")
+    settings = fetch(f"recipe:{name}").settings("config.json")
+    with torch.device("meta"):
+        model = transformers.AutoModelForImageTextToText.from_config(transformers.AutoConfig.for_model(**settings))
+    assert sum(each.numel() for each in model.parameters()) == parameters
 
 
 @pytest.mark.parametrize(
