@@ -87,6 +87,14 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "conv-backward-strided-gradient": {"grad_output": (LAST, PLANE)},
     "conv-backward-strided-gradient-2-5": {"grad_output": (LAST, PLANE)},
+    "col2im-blocks": {
+        "self": (tensor(1, 6, 10), tensor(1, 6, 9)),
+        "output_size": [4, 5],
+        "kernel_size": (2, 3),
+        "dilation": [1, 1],
+        "padding": [0, 0],
+        "stride": [1, 1],
+    },
     "histogram-many-bins-aborts": {"bins": (8192, 8180)},
     "histogram-many-edges-aborts": {"bins": (tensor(8193), tensor(8181))},
     "upsample-nearest-exact-boundary": {

@@ -19,7 +19,8 @@ from opcheck.simulator.target_reads import TargetQueries
 #: than this.
 _ZEROS_ELEMENTS = 4_194_304
 #: How a Mac refuses layouts up to 2.15, each the id of the refusal and its text: no list of devices has MPS
-#: (ATen/native/sparse/SparseCsrTensor.cpp, ``new_compressed_tensor``; ATen/NestedTensorImpl.cpp).
+#: (ATen/native/sparse/SparseCsrTensor.cpp, ``new_compressed_tensor``, whose code compares the device with CPU, CUDA,
+#: XPU, meta and privateuseone in the wheels of 2.13.0 and 2.15.0; ATen/NestedTensorImpl.cpp).
 COMPRESSED = ("compressed_layout", "Could not run 'new_compressed_tensor' from the 'mps:0' device.)")
 NESTED = ("nested_layout", "NestedTensorImpl storage must be either CUDA, CPU, XPU or privateuseone but got mps:0")
 
