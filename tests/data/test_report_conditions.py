@@ -87,6 +87,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "conv-backward-strided-gradient": {"grad_output": (LAST, PLANE)},
     "conv-backward-strided-gradient-2-5": {"grad_output": (LAST, PLANE)},
+    "loss-mixed-dtypes-aborts": {"self": WHOLE, "target": (HALF, WHOLE)},
     "col2im-blocks": {
         "self": (tensor(1, 6, 10), tensor(1, 6, 9)),
         "output_size": [4, 5],
@@ -341,6 +342,7 @@ LIMITS: dict[str, dict[str, Any]] = {
     "fill-complex-value": {"self": COMPLEX, "value": (tensor(dtype="complex64"), tensor())},
     "fill-complex128": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
     "fill-complex128-metal": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
+    "loss-unequal-shapes": {"self": tensor(2, 150), "target": (tensor(1, 150), tensor(2, 150))},
     "linear-no-features-aborts": {"weight": (tensor(5, 0), tensor(5, 1)), "result": tensor(3, 5)},
     "linear-no-features": {"weight": tensor(5, 0), "result": (tensor(3, 5), tensor(0, 5))},
     "linear-no-features-2-7": {"weight": (tensor(5, 0), tensor(5, 1)), "result": tensor(3, 5)},
