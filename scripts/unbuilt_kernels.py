@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 
 from opcheck.common.files import write_text
 from opcheck.common.versions import Version
+from opcheck.data.kernel_routes import KernelRoutes
 from opcheck.data.registrations import data_directory, load
 from opcheck.kernels import library
 from opcheck.lookup.plain_call import OperatorLookup, target
@@ -58,12 +59,14 @@ def refused(release: str, line: str) -> list[tuple[str, Route, list[str]]]:
     names = library.read(release).functions
     with open_library(release) as opened:
         found = routes(opened.image, names)
-    lookup, aim = OperatorLookup(lists_without(PREFIX)), target(line, "15.0")
+    lookup, aim, table = OperatorLookup(lists_without(PREFIX)), target(line, "15.0"), KernelRoutes(load())
     passing = {(op, dtype) for op, dtype, state, _ in expected(line) if state == "pass"}
     of_names = bases(names)
     rows = []
     for op, route in sorted(found.items()):
-        there = built(route, of_names)
+        # The reader leaves out short names, which the code joins from parts; routes.json has them.
+        short = table.of_operators((op,), line).kernels
+        there = built(route, of_names).union(*(of_names.get(name, ()) for name in short))
         dtypes = [
             dtype
             for dtype in DTYPES

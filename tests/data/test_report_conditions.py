@@ -342,6 +342,7 @@ LIMITS: dict[str, dict[str, Any]] = {
     "fill-complex-value": {"self": COMPLEX, "value": (tensor(dtype="complex64"), tensor())},
     "fill-complex128": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
     "fill-complex128-metal": {"self": (tensor(2, dtype="complex128"), tensor(0, dtype="complex128"))},
+    "round-decimals-integers": {"decimals": (1, 0)},
     "loss-unequal-shapes": {"self": tensor(2, 150), "target": (tensor(1, 150), tensor(2, 150))},
     "linear-no-features-aborts": {"weight": (tensor(5, 0), tensor(5, 1)), "result": tensor(3, 5)},
     "linear-no-features": {"weight": tensor(5, 0), "result": (tensor(3, 5), tensor(0, 5))},

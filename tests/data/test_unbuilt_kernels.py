@@ -36,6 +36,9 @@ from opcheck.lookup.plain_call import OperatorLookup, target
         ("aten::gather", "uint16", "2.14", "unsupported"),
         ("aten::gather", "int16", "2.14", "native"),
         ("aten::bitwise_not", "float32", "2.12", "unsupported"),
+        # With no decimals it runs the kernels of round, which integers have.
+        ("aten::round.decimals", "int64", "2.10", "native"),
+        ("aten::round.decimals", "uint32", "2.10", "unsupported"),
     ],
 )
 def test_the_built_kernels_decide_the_dtype(op: str, dtype: str, line: str, status: str) -> None:
