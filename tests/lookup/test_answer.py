@@ -212,7 +212,7 @@ def test_asking_imports_no_torch() -> None:
         # A size of 2**32 is no news to most programs, and a lone flag says nothing.
         ("bmm", "2.15", ""),
         ("nn.Softmax", "2.15", ""),
-        ("topk", "2.7", "aborts in a case below"),
+        ("topk", "2.7", "aborts over a dimension before the last four"),
         ("linear", "2.8", "aborts in a case below"),
         ("where", "2.2", "wrong in channels_last"),
         # It holds on older macOS alone.
