@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from opcheck.common.errors import UnknownTargetError, located_at
 from opcheck.common.names import parse_dtype
+from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target, Version, macos_note
 from opcheck.common.vocabulary import Frequency, StatementSort
@@ -72,12 +73,8 @@ def answer(
         tool=TOOL,
         op=meant.asked,
         target={"torch": newest.line, "release": newest.torch, "asked": torch, "macos": system, "dtype": wanted},
-        dtypes=main.dtypes,
-        status=main.status,
-        kind=main.kind,
+        **pick(main, "dtypes", "status", "kind", "because", "route"),
         overload=main.name,
-        because=main.because,
-        route=main.route,
         limit=_limit(main, scope),
         wrong=_wrong(main),
         modes=_modes(meant.main, scope),
@@ -154,17 +151,12 @@ def _overload(op: str, scope: _QuestionScope) -> OverloadAnswer:
     )
     return OverloadAnswer(
         name=op,
-        status=verdict.status,
-        kind=verdict.kind,
-        because=verdict.because,
-        confidence=verdict.confidence,
+        **pick(verdict, "status", "kind", "because", "confidence", "prints", "evidence"),
         dtype=dtype,
         dtypes=lookup.states(op, aim, scope.dtypes),
         since=find_since(states, tuple(states)) if states else scope.line,
-        prints=verdict.prints,
         limitations=limitations,
         advisories=advisories,
-        evidence=verdict.evidence,
         route=steps[-1].route if steps else "unknown",
         routes=steps,
         choice=routes(lookup.lists).choice_of(op, aim) if steps and steps[-1].ways else "",

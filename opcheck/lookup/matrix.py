@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
+from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version, macos_note
 from opcheck.common.vocabulary import Effect, FallbackKind, RouteKind, Status
@@ -166,9 +167,7 @@ def _row(op: str, release: Release, system: str, lookup: OperatorLookup) -> Row:
     about = [s for s in lookup.operators.statements_on(op, line) if aim.macos in s.macos]
     return Row(
         name=op,
-        status=verdict.status,
-        kind=verdict.kind,
-        because=verdict.because,
+        **pick(verdict, "status", "kind", "because"),
         since=find_since(states, lines),
         first_native=first_native(states, lines),
         route=route.route,

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
+from opcheck.common.picking import pick
 from opcheck.common.versions import Span, Target
 from opcheck.common.vocabulary import Effect, StatementSort
 from opcheck.data.messages import fill_text
@@ -128,7 +129,8 @@ def _is_common(condition: str) -> bool:
 
 def _note(statement: Statement, decides: bool, holds: bool) -> Note:  # noqa: FBT001  (fields of the record)
     return Note(
-        **{name: getattr(statement, name) for name in _OF_STATEMENT},
+        **pick(statement, "id", "effect", "summary", "dtypes", "dtypes_of", "condition"),
+        **pick(statement, "when", "way_out", "fixed", "links"),
         torch=span_in_words(statement.torch),
         macos=span_in_words(statement.macos),
         prints=fill_text(statement.error.text) if statement.error else "",
@@ -138,13 +140,6 @@ def _note(statement: Statement, decides: bool, holds: bool) -> Note:  # noqa: FB
         decides=decides,
         evidence=tuple(entry.reported_as for entry in statement.evidence),
     )
-
-
-#: The fields of a note that are those of its statement.
-_OF_STATEMENT = (
-    *("id", "effect", "summary", "dtypes", "dtypes_of", "condition"),
-    *("when", "way_out", "fixed", "links"),
-)
 
 
 def span_in_words(span: Span) -> str:

@@ -109,6 +109,10 @@ class _Moment(NamedTuple):
         return self.step.status == "native"
 
 
+#: What two releases may differ in, besides their routes.
+_compared = attrgetter("step.status", "step.kind", "step.dtypes", "registrations", "statements")
+
+
 def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tuple[Step, ...]:
     """Return the releases where something changed for an overload, on one macOS version."""
     changes: list[Step] = []
@@ -121,7 +125,7 @@ def steps(op: str, system: str, dtype: str | None, lookup: OperatorLookup) -> tu
             before = None
             continue
         now = _moment(op, line, system, dtype, lookup)
-        if before is None or _differ(before, now):
+        if before is None or _routes_differ(before, now) or _compared(before) != _compared(now):
             changes.append(_step(before, now))
         before = now
     return tuple(changes)
@@ -152,11 +156,6 @@ def _moment(op: str, line: str, system: str, dtype: str | None, lookup: Operator
         route=route,
         general={each.id: each.dtypes for each in general},
     )
-
-
-def _differ(before: _Moment, now: _Moment) -> bool:
-    parts = attrgetter("step.status", "step.kind", "step.dtypes", "registrations", "statements")
-    return _routes_differ(before, now) or parts(before) != parts(now)
 
 
 def _routes_differ(before: _Moment, now: _Moment) -> bool:

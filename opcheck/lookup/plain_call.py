@@ -254,7 +254,9 @@ class OperatorLookup:
         worst = judged[decider]
         because = f"it calls {decider}: {worst.because}"
         if worst.status == "native":
-            because = own.because if usual == (op,) else f"it calls {_list(usual)}"
+            # The evidence has all names.
+            ordered = sorted(usual, key=lambda name: (name in BOOKKEEPING, name))
+            because = own.because if usual == (op,) else f"it calls {and_more(ordered, _NAMED)}"
         otherwise = "with other arguments or in training" if is_python(op) else "with some arguments"
         for name in (worst_among(calls.sometimes),) if calls.sometimes else ():
             if outcome(judged[name]).severity > outcome(worst).severity:
@@ -299,12 +301,6 @@ class OperatorLookup:
         # Statements on the operators that it calls do not apply to the call itself.
         own = {each.id for each in self.lists.statements.for_op(op, line) if each.condition}
         return names, any(each.id in own for each in statements)
-
-
-def _list(names: Iterable[str]) -> str:
-    """List a few of the names; the evidence has all of them."""
-    ordered = sorted(names, key=lambda name: (name in BOOKKEEPING, name))
-    return and_more(ordered, _NAMED)
 
 
 def severity(state: State) -> int:
