@@ -79,10 +79,14 @@ class HostWork(NamedTuple):
         return self
 
 
+#: A step of a call.
+Step = HostLaunch | HostWork
+
+
 class CallArguments(NamedTuple):
     """The launches of a call, in their order, and the memory of its results."""
 
-    launches: tuple[HostLaunch | HostWork, ...]
+    launches: tuple[Step, ...]
     #: in the shape of the call's outputs; None for an output that is not compared
     results: tuple[Tensor | None, ...]
     #: of a pointwise call: the functor, its operands, its parameters

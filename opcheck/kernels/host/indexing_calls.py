@@ -7,17 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import (
-    CallArguments,
-    HostCall,
-    HostLaunch,
-    HostWork,
-    UnboundError,
-    empty_like,
-    metal_type,
-)
+from opcheck.kernels.host.host_call import CallArguments, HostCall, HostWork, Step, UnboundError, empty_like, metal_type
 from opcheck.kernels.host.iteration import is_repeated, iterate
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
+from opcheck.kernels.launch import describe
 from opcheck.kernels.values import pad_words
 
 #: Indices for each place from which halves are summed in float32 (Indexing.mm, index_add_mps_out).
@@ -70,8 +63,8 @@ def bind_gather(call: HostCall, release: ReleaseKernels) -> CallArguments:
     bound = {
         "output": out, "input": source, "index": index, "inner_size": _inner(source, dim),
         "output_dim_size": index.shape[dim], "input_dim_size": source.shape[dim], "tid_offset": 0,
-        "sizes": index.shape, "output_strides": walked.stride(), "input_strides": source.stride(),
-        "index_strides": index.stride(), "ndim_dim": (index.dim(), dim, 0, 0),
+        "sizes": index.shape, "ndim_dim": (index.dim(), dim, 0, 0),
+        **describe(output=walked, input=source, index=index),
     }  # fmt: skip
     return release.bind(f"gather_{form}_{metal_type(source)}_{metal_type(index)}", bound, index.numel(), out)
 
@@ -103,7 +96,7 @@ def bind_scatter(call: HostCall, release: ReleaseKernels) -> CallArguments:
         "index_sizes": index.shape, "output_strides": _vector(out).stride(), "src_strides": source.stride(),
         "index_strides": index.stride(), "ndim_dim": (index.dim(), dim, 0, 0), "dim_size": length, "tid_offset": 0,
     }  # fmt: skip
-    launches: tuple[HostLaunch | HostWork, ...] = (release.launch(name, bound, index.numel()),)
+    launches: tuple[Step, ...] = (release.launch(name, bound, index.numel()),)
     turns = release.find("scatter_signbit_xor_long")
     if turns and target.dtype == torch.int64 and operation in {"amax", "amin"}:
         # Found by atomics of uint64: the sign bits are turned before and after (dispatch_signbit_xor_long).
@@ -158,9 +151,7 @@ def _index(source: Tensor, all_indices: Sequence[Tensor | None]) -> IndexedTenso
     )  # fmt: skip
 
 
-def _launch_index(
-    release: ReleaseKernels, name: str, output: Tensor, source: Tensor, indexed: IndexedTensor
-) -> HostLaunch:
+def _launch_index(release: ReleaseKernels, name: str, output: Tensor, source: Tensor, indexed: IndexedTensor) -> Step:
     """Return the launch of dispatch_index_kernel: a thread a place of the iteration, strides in bytes."""
     walk = iterate((output, source, *indexed.indices))
     widths = (output.element_size(), source.element_size(), 8)
@@ -201,10 +192,8 @@ def bind_index_put(call: HostCall, release: ReleaseKernels) -> CallArguments:
 
 def _reduction(dim: int, index: Tensor, target: Tensor, source: Tensor) -> dict[str, Any]:
     """Return the fields of IndexReduceParams."""
-    return {
-        "ndim": target.dim(), "reduce_dim": dim, "self_strides": target.stride(), "self_sizes": target.shape,
-        "source_strides": source.stride(), "source_sizes": source.shape, "index_stride": index.stride(0),
-    }  # fmt: skip
+    described = describe(self=target, source=source)
+    return {"ndim": target.dim(), "reduce_dim": dim, "index_stride": index.stride(0), **described}
 
 
 def bind_index_select(call: HostCall, release: ReleaseKernels) -> CallArguments:
@@ -239,7 +228,7 @@ def bind_index_add(call: HostCall, release: ReleaseKernels) -> CallArguments:
     out, fill = copy_before(call.arguments["self"], call.outputs[0])
     target = _vector(out)
     dim = call.arguments["dim"] % target.dim()
-    steps: list[HostLaunch | HostWork] = [fill]
+    steps: list[Step] = [fill]
     if index.numel() // max(1, target.shape[dim]) >= _CONTENTION and out.dtype in _WIDER:
         wide, source = target.to(_WIDER[out.dtype]), source.to(_WIDER[out.dtype])
         steps.append(HostWork(lambda: wide.copy_(target)))
@@ -346,7 +335,7 @@ def bind_embedding_backward(call: HostCall, release: ReleaseKernels) -> CallArgu
         "padding_idx": call.arguments["padding_idx"], "scale_grad_by_freq": by_frequency,
     }  # fmt: skip
     bound = {"grad": upstream, "indices": index, "counts": counts, "grad_weight": sums, "params": params}
-    steps: list[HostLaunch | HostWork] = [HostWork(sums.zero_), HostWork(counts.zero_)]
+    steps: list[Step] = [HostWork(sums.zero_), HostWork(counts.zero_)]
     if by_frequency:
         steps.append(release.launch(f"embedding_dense_backward_count_{kind}_32", bound, index.numel()))
     name = f"embedding_dense_backward_{metal_type(upstream)}_{kind}_32"

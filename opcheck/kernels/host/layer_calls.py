@@ -12,16 +12,9 @@ from torch import Tensor
 
 from opcheck.common.versions import Version
 from opcheck.kernels.host import pointwise_calls, row_calls
-from opcheck.kernels.host.host_call import (
-    CallArguments,
-    HostCall,
-    HostLaunch,
-    HostWork,
-    UnboundError,
-    empty_like,
-    metal_type,
-)
+from opcheck.kernels.host.host_call import CallArguments, HostCall, HostWork, Step, UnboundError, empty_like, metal_type
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
+from opcheck.kernels.launch import describe
 from opcheck.kernels.values import pad_words
 
 
@@ -160,10 +153,7 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> CallArguments:
         _scale(small.shape[-1 - at], large.shape[-1 - at], corners=corners, factor=arguments.get(name))
         for at, name in enumerate(names)
     ]
-    fields = {
-        "input_strides": small.stride(), "input_sizes": small.shape, "output_strides": large.stride(),
-        "output_sizes": large.shape, "scales": scales, "align_corners": int(corners),
-    }  # fmt: skip
+    fields = {"scales": scales, "align_corners": int(corners), **describe(input=small, output=large)}
     bound: dict[str, Any] = {"params": fields, **fields}
     word = metal_type(source)
     if not backward:
@@ -171,7 +161,7 @@ def bind_upsampling(call: HostCall, release: ReleaseKernels) -> CallArguments:
         return release.bind(f"upsample_{UPSAMPLING[name]}_{word}", bound, math.prod(out.shape[2:]), out)
     bound |= {"gradInputData": out, "gradOutputData": source}
     gathered = release.find(f"upsample_{UPSAMPLING[name]}_backward_{word}_u32")
-    steps: list[HostLaunch | HostWork] = []
+    steps: list[Step] = []
     if gathered:
         planes = out.shape[0] * out.shape[1]
         grid: tuple[int, ...] = (out.shape[-1], out.shape[-2], planes)
@@ -212,13 +202,11 @@ def bind_max_pool(call: HostCall, release: ReleaseKernels) -> CallArguments:
         raise UnboundError("MPSGraph computes a pool with a stride of 1")
     out, indexed = empty_like(call.outputs[0]), len(call.outputs) > 1
     places = empty_like(call.outputs[1]) if indexed else None
-    params: dict[str, Any] = {
-        "dims": source.dim(), "pooling_dims": len(window["stride"]), "input_sizes": source.shape,
-        "input_strides": source.stride(), "output_sizes": out.shape, "output_strides": out.stride(),
-        "return_indices": indexed, **window,
+    tensors = {"input": source, "output": out} | ({} if places is None else {"indices": places})
+    params = {
+        "dims": source.dim(), "pooling_dims": len(window["stride"]), "return_indices": indexed, **window,
+        **describe(**tensors),
     }  # fmt: skip
-    if places is not None:
-        params |= {"indices_sizes": places.shape, "indices_strides": places.stride()}
     bound = {"input": source, "output": out, "indices": places, "params": params}
     results = (out, places)[: len(call.outputs)]
     return release.bind(f"max_pool_{metal_type(source)}", bound, out.numel(), *results)
@@ -229,11 +217,8 @@ def bind_max_pool_backward(call: HostCall, release: ReleaseKernels) -> CallArgum
     upstream, places = call.arguments["grad_output"], call.arguments["indices"]
     memory = pad_words(torch.zeros(call.outputs[0].numel(), dtype=upstream.dtype))
     out = memory[: call.outputs[0].numel()].view(call.outputs[0].shape)
-    params = {
-        "dims": out.dim(), "pooling_dims": 3, "grad_input_sizes": out.shape, "grad_input_strides": out.stride(),
-        "grad_output_sizes": upstream.shape, "grad_output_strides": upstream.stride(),
-        "indices_strides": places.stride(),
-    }  # fmt: skip
+    described = describe(grad_input=out, grad_output=upstream, indices=places)
+    params = {"dims": out.dim(), "pooling_dims": 3, **described}
     bound = {"grad_input": out, "grad_output": upstream, "indices": places, "params": params}
     scattered = release.launch(f"max_pool_backward_{metal_type(upstream)}", bound, upstream.numel())
     return CallArguments((HostWork(out.zero_), scattered), (out,))

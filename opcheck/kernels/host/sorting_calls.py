@@ -5,15 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import (
-    CallArguments,
-    HostCall,
-    HostLaunch,
-    HostWork,
-    UnboundError,
-    launch,
-    metal_type,
-)
+from opcheck.kernels.host.host_call import CallArguments, HostCall, HostWork, Step, UnboundError, launch, metal_type
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements of a thread, the fewest and the most threads of a block.
@@ -78,7 +70,7 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> CallArguments:
     word = metal_type(source)
     if length <= block and (last or picked):
         name = f"sort_block_topk_{word}" if picked else f"sort_block_{word}"
-        steps: tuple[HostLaunch | HostWork, ...] = (
+        steps: tuple[Step, ...] = (
             release.launch(
                 f"{name}_tptg{threads}{'_stable' * (stable and not picked)}", bound, (threads, rows, 1), (threads, 1, 1)
             ),
@@ -106,9 +98,7 @@ class BlockSort(NamedTuple):
     stable: bool
     picks: bool
 
-    def launches(
-        self, release: ReleaseKernels, bound: dict[str, Any], rows: int, length: int
-    ) -> tuple[HostLaunch | HostWork, ...]:
+    def launches(self, release: ReleaseKernels, bound: dict[str, Any], rows: int, length: int) -> tuple[Step, ...]:
         """Return the sort of the blocks, and each round of merges."""
         blocks, short = -(-length // (self.threads * _EACH)), self.direct and length <= _SHORT
         results = bound["out_vals"], bound["out_idx"]
@@ -121,7 +111,7 @@ class BlockSort(NamedTuple):
         grid, group = (blocks * self.threads, rows, 1), (self.threads, 1, 1)
         ending = "_stable" * (self.stable and not self.keyed)
         sorts = release.first(f"mb_sort_block_{key}{self.word}_{form}{ending}")
-        steps: list[HostLaunch | HostWork] = [launch(sorts, {**bound, "dv": ready[0], "di": ready[1]}, grid, group)]
+        steps: list[Step] = [launch(sorts, {**bound, "dv": ready[0], "di": ready[1]}, grid, group)]
         tiles = 2
         while tiles // 2 < blocks:
             is_last = self.direct and tiles >= blocks
