@@ -133,24 +133,20 @@ def bind_pad(call: HostCall, release: ReleaseKernels) -> CallArguments:
     out = empty_like(call.outputs[0])
     way = "backward" if backward else "forward"
     word, target = metal_type(source), "grad_input" if backward else "output"
-    if mode == "replication" and count == 1:
+    of_rows = mode == "replication" and count == 1
+    if of_rows:
         source, out = source.contiguous(), torch.empty(out.shape, dtype=out.dtype)
-        small, large = (out, source) if backward else (source, out)
-        planes = (1, *out.shape)[-3:-1]
-        bound: dict[str, Any] = {
-            "grad_output" if backward else "input": source, target: out,
-            "sizes_pad": (small.shape[-1], large.shape[-1], *padding),
-        }  # fmt: skip
-        grid: tuple[int, ...] = (out.shape[-1], planes[1], planes[0])
-        return release.bind(f"replication_pad1d_{way}_{word}", bound, grid, out)
     small, large = (out, source) if backward else (source, out)
-    params = {
+    bound: dict[str, Any] = {"grad_output" if backward else "input": source, target: out}
+    if of_rows:
+        bound["sizes_pad"] = (small.shape[-1], large.shape[-1], *padding)
+        return release.bind(f"replication_pad1d_{way}_{word}", bound, (1, *out.shape)[-3:][::-1], out)
+    bound["params"] = {
         "input_sizes": _extents(small, count), "output_sizes": _extents(large, count), "left_pad": padding[::2],
         "input_strides": _strides(small, count), "output_strides": _strides(large, count),
         "channels": small.shape[-1 - count],
     }  # fmt: skip
     width, height = out.shape[-1], out.shape[-2] if count > 1 else 1
-    bound = {"grad_output" if backward else "input": source, target: out, "params": params}
     grid = (-(-width // _EACH), height, out.numel() // (width * height))
     return release.bind(f"{mode}_pad{count}d_{way}_{word}_i32", bound, grid, out)
 

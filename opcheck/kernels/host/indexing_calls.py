@@ -244,10 +244,18 @@ def bind_index_add(call: HostCall, release: ReleaseKernels) -> CallArguments:
     return CallArguments(tuple(steps), (out,))
 
 
-def _slices(tensor: Tensor, dim: int) -> tuple[list[int], list[int]]:
-    """Return the sizes and the strides of the other dimensions."""
-    others = [at for at in range(tensor.dim()) if at != dim]
-    return [tensor.shape[at] for at in others], [tensor.stride(at) for at in others]
+def _bind_slices(out: Tensor, index: Tensor, dim: int) -> dict[str, Any]:
+    """Return what the kernels get that write the slices of a result at the places of an index."""
+    sizes = [size for at, size in enumerate(out.shape) if at != dim]
+    return {
+        "output": out, "indices": index, "indices_stride": index.stride(0), "dim_size": out.shape[dim],
+        "dim_out_stride": out.stride(dim), "slice_sizes": sizes or [1], "slice_ndim": len(sizes),
+        "slice_out_strides": _other_strides(out, dim), "slice_numel": math.prod(sizes),
+    }  # fmt: skip
+
+
+def _other_strides(tensor: Tensor, dim: int) -> list[int]:
+    return [step for at, step in enumerate(tensor.stride()) if at != dim] or [1]
 
 
 def bind_index_copy(call: HostCall, release: ReleaseKernels) -> CallArguments:
@@ -259,13 +267,9 @@ def bind_index_copy(call: HostCall, release: ReleaseKernels) -> CallArguments:
     dim = call.arguments["dim"] % out.dim()
     dense = out.is_contiguous() and source.is_contiguous() and index.is_contiguous()
     name = f"index_copy_{'dense' if dense else 'strided'}_{metal_type(out)}_{metal_type(index)}_32"
-    sizes, steps = _slices(out, dim)
     bound = {
-        "output": out, "source": source, "indices": index, "dim_size": out.shape[dim], "inner": _inner(out, dim),
-        "indices_numel": index.numel(), "dim_out_stride": out.stride(dim), "dim_source_stride": source.stride(dim),
-        "slice_sizes": sizes or [1], "slice_out_strides": steps or [1],
-        "slice_source_strides": _slices(source, dim)[1] or [1], "slice_ndim": len(sizes),
-        "slice_numel": math.prod(sizes), "indices_stride": index.stride(0),
+        **_bind_slices(out, index, dim), "source": source, "inner": _inner(out, dim), "indices_numel": index.numel(),
+        "dim_source_stride": source.stride(dim), "slice_source_strides": _other_strides(source, dim),
     }  # fmt: skip
     grid = (_inner(out, dim), index.numel(), math.prod(out.shape[:dim]))
     started = release.launch(name, bound, grid if dense else source.numel(), (1, 1, 1) if dense else 1)
@@ -282,17 +286,13 @@ def bind_index_fill(call: HostCall, release: ReleaseKernels) -> CallArguments:
     length, inner = out.shape[dim], _inner(out, dim)
     form = "dense" if out.is_contiguous() and index.is_contiguous() else "strided"
     filler = torch.as_tensor(value, dtype=out.dtype).reshape(1)
-    sizes, steps = _slices(out, dim)
-    mask = torch.empty(length, dtype=torch.bool)
     bound = {
-        "output": out, "indices": index, "mask": mask, "fill_val": filler, "dim_size": length, "inner_size": inner,
-        "dim_stride": out.stride(dim), "dim_out_stride": out.stride(dim), "slice_sizes": sizes or [1],
-        "slice_out_strides": steps or [1], "slice_ndim": len(sizes), "slice_numel": math.prod(sizes),
-        "indices_stride": index.stride(0), "sizes": out.shape, "out_strides": out.stride(), "dim": dim,
-        "ndim": out.dim(),
+        **_bind_slices(out, index, dim), "mask": torch.empty(length, dtype=torch.bool), "fill_val": filler,
+        "inner_size": inner, "dim_stride": out.stride(dim), "sizes": out.shape, "out_strides": out.stride(),
+        "dim": dim, "ndim": out.dim(),
     }  # fmt: skip
     if index.numel() * 16 < length:
-        started = release.launch(f"index_fill_{form}_{metal_type(out)}", bound, index.numel() * math.prod(sizes))
+        started = release.launch(f"index_fill_{form}_{metal_type(out)}", bound, index.numel() * (out.numel() // length))
         return CallArguments((fill, started), (out,))
     grid = (inner, length, math.prod(out.shape[:dim])) if form == "dense" else (out.numel(),)
     return CallArguments((

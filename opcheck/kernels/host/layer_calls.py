@@ -323,8 +323,8 @@ def bind_attention(call: HostCall, release: ReleaseKernels) -> CallArguments:
     out = torch.empty(q.shape[:3] + v.shape[3:], dtype=q.dtype)
     bound = bind_few_queries(q, k, v, mask, q.shape[3] ** -0.5 if scale is None else scale) | {"out": out}
     grid = (batch * heads * _THREADS, q.shape[2], 1)
-    launched = release.launch(kernel_name, bound, grid, (_THREADS, 1, 1))
-    return CallArguments((launched,), (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:])))
+    results = (out.view(call.outputs[0].shape), *(None for _ in call.outputs[1:]))
+    return release.bind(kernel_name, bound, grid, *results, group=(_THREADS, 1, 1))
 
 
 def bind_few_queries(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> dict[str, Any]:

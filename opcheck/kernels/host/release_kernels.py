@@ -1,7 +1,7 @@
 """The kernels of one release, found by the beginnings of their names, and loaded once."""
 
 import bisect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from opcheck.kernels.library import Library
 
 #: What is bound, by the names of a kernel's arguments.
 Bound = Mapping[str, Any]
+#: The name of a kernel, or those that it has in one release or another.
+Names = str | Sequence[str]
 
 
 class ReleaseKernels:
@@ -52,15 +54,16 @@ class ReleaseKernels:
                 return self.kernel(whole_name)
         raise UnboundError(f"the release has no kernel for it: {names[0]}")
 
-    def launch(self, name: str, bound: Bound, threads: Extents, group: Extents = 1, **more: Any) -> HostLaunch:
-        """Return the launch of the kernel of a name; as ``host_call.launch``."""
-        return launch(self.first(name), bound, threads, group, **more)
+    def launch(self, names: Names, bound: Bound, threads: Extents, group: Extents = 1, **more: Any) -> HostLaunch:
+        """Return the launch of the kernel of a name, or of the first of several; as ``host_call.launch``."""
+        each = (names,) if isinstance(names, str) else names
+        return launch(self.first(*each), bound, threads, group, **more)
 
     def bind(
-        self, name: str, bound: Bound, threads: Extents, *results: Tensor | None, group: Extents = 1
+        self, names: Names, bound: Bound, threads: Extents, *results: Tensor | None, group: Extents = 1
     ) -> CallArguments:
-        """Return a call that is one launch of the kernel of a name."""
-        return CallArguments((self.launch(name, bound, threads, group),), results)
+        """Return a call that is one launch, as ``launch``."""
+        return CallArguments((self.launch(names, bound, threads, group),), results)
 
     def kernel(self, name: str) -> Kernel:
         """Return a kernel, compiled for this machine.

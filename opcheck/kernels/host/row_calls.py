@@ -8,17 +8,8 @@ import torch
 from torch import Tensor
 
 from opcheck.common.versions import Version
-from opcheck.kernels.host.host_call import (
-    CallArguments,
-    HostCall,
-    UnboundError,
-    empty_like,
-    launch,
-    metal_type,
-    round_up,
-)
+from opcheck.kernels.host.host_call import CallArguments, HostCall, UnboundError, empty_like, metal_type, round_up
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
-from opcheck.kernels.launch import KernelCall
 
 _LANES = 32
 #: A thread reads so many elements; rows of more have a kernel that reads them in a loop (LayerNorm.mm, RMSNorm.mm).
@@ -42,7 +33,7 @@ def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
     out, mean, rstd = (empty_like(output) for output in call.outputs)
     how = "single_row" if length <= _SINGLE else "looped"
     word = metal_type(source)
-    kernel = release.first(*(f"layer_norm_{how}_{end}" for end in (f"i32_{word}", word)))
+    names = [f"layer_norm_{how}_{end}" for end in (f"i32_{word}", word)]
     group = lanes(length) if how == "single_row" else _MOST
     bound = {
         "input": source, "output": out, "meanOut": mean, "rstdTensor": rstd, "axis_size": length,
@@ -50,7 +41,7 @@ def bind_layer_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
         "weight": None if weight is None else weight.contiguous(),
         "bias": None if bias is None else bias.contiguous(),
     }  # fmt: skip
-    return CallArguments((launch(kernel, bound, rows * group, group),), (out, mean, rstd))
+    return release.bind(names, bound, rows * group, out, mean, rstd, group=group)
 
 
 def bind_rms_norm(call: HostCall, release: ReleaseKernels) -> CallArguments:
@@ -139,16 +130,15 @@ def bind_reduction(call: HostCall, release: ReleaseKernels) -> CallArguments:
     names = [f"{name}_reduction_{word}_{to}" for to in _written_types(name, out)]
     if name.startswith("norm"):
         names.append(f"norm_{word}_{metal_type(out)}")
-    kernel = release.first(*names)
     written = out.view(torch.uint8) if out.dtype == torch.bool else out
-    params = KernelCall(None, kernel).struct(
-        "params", p=value, reduction_size=count, ndim=max(source.dim(), 1),
-        input_sizes=source.shape or (1,), input_strides=source.stride() or (1,),
-        output_sizes=kept or (1,), output_strides=_kept_strides(out, dims, source.dim()),
-    )  # fmt: skip
+    params = {
+        "p": value, "reduction_size": count, "ndim": max(source.dim(), 1), "input_sizes": source.shape or (1,),
+        "input_strides": source.stride() or (1,), "output_sizes": kept or (1,),
+        "output_strides": _kept_strides(out, dims, source.dim()),
+    }  # fmt: skip
     group = min(_MOST, round_up(count, _LANES))
     bound = {"input": source, "output": written, "params": params}
-    return CallArguments((launch(kernel, bound, out.numel() * group, group),), (out,))
+    return release.bind(names, bound, out.numel() * group, out, group=group)
 
 
 def _bind_places(call: HostCall, release: ReleaseKernels) -> CallArguments:
@@ -176,7 +166,6 @@ def _last_dim(
     kernel_name = next(filter(None, map(release.find, names)), "")
     if not kernel_name:
         return None
-    kernel = release.kernel(kernel_name)
     if name.startswith("norm"):  # what the squares are divided by
         value = 1.0
     rows, length = out.numel(), source.shape[-1]
@@ -184,7 +173,7 @@ def _last_dim(
         "input": source, "output": out, "sizes": (rows, length, 1, length), "params": (rows, length, 1, length),
         "param": value, "divisor": value,
     }  # fmt: skip
-    return CallArguments((launch(kernel, bound, rows * _LANES, _LANES),), (out,))
+    return release.bind(kernel_name, bound, rows * _LANES, out, group=_LANES)
 
 
 def _written_types(name: str, out: Tensor) -> Iterator[str]:
@@ -248,10 +237,8 @@ def bind_scan(call: HostCall, release: ReleaseKernels) -> CallArguments:
         blocks = -(-inner // _LANES)
         group, bound["stride_blocks"] = _LANES // reads * _LANES, blocks
         grid = (group, outer * blocks, 1)
-    compared = (results[0], *(None for _ in results[1:]))
-    return CallArguments(
-        (release.launch(f"{name}_{where}_{metal_type(source)}", bound, grid, (group, 1, 1)),), compared
-    )
+    others = (None,) * (len(results) - 1)
+    return release.bind(f"{name}_{where}_{metal_type(source)}", bound, grid, results[0], *others, group=(group, 1, 1))
 
 
 BINDERS: dict[str, Binder] = {

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from opcheck.kernels.host.host_call import CallArguments, HostCall, HostWork, Step, UnboundError, launch, metal_type
+from opcheck.kernels.host.host_call import CallArguments, HostCall, HostWork, Step, UnboundError, metal_type
 from opcheck.kernels.host.release_kernels import Binder, ReleaseKernels
 
 #: Elements of a thread, the fewest and the most threads of a block.
@@ -70,11 +70,8 @@ def bind_sort(call: HostCall, release: ReleaseKernels) -> CallArguments:
     word = metal_type(source)
     if length <= block and (last or picked):
         name = f"sort_block_topk_{word}" if picked else f"sort_block_{word}"
-        steps: tuple[Step, ...] = (
-            release.launch(
-                f"{name}_tptg{threads}{'_stable' * (stable and not picked)}", bound, (threads, rows, 1), (threads, 1, 1)
-            ),
-        )
+        name = f"{name}_tptg{threads}{'_stable' * (stable and not picked)}"
+        steps: tuple[Step, ...] = (release.launch(name, bound, (threads, rows, 1), (threads, 1, 1)),)
     else:
         direct = last or chosen == 1
         keyed = source.dtype == torch.float32 and length > block and direct
@@ -110,8 +107,8 @@ class BlockSort(NamedTuple):
         key, form = "fkey_" * self.keyed, f"tptg{self.threads}{'_u16' * short}"
         grid, group = (blocks * self.threads, rows, 1), (self.threads, 1, 1)
         ending = "_stable" * (self.stable and not self.keyed)
-        sorts = release.first(f"mb_sort_block_{key}{self.word}_{form}{ending}")
-        steps: list[Step] = [launch(sorts, {**bound, "dv": ready[0], "di": ready[1]}, grid, group)]
+        sorts, sorted_blocks = f"mb_sort_block_{key}{self.word}_{form}{ending}", {"dv": ready[0], "di": ready[1]}
+        steps: list[Step] = [release.launch(sorts, bound | sorted_blocks, grid, group)]
         tiles = 2
         while tiles // 2 < blocks:
             is_last = self.direct and tiles >= blocks
