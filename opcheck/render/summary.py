@@ -76,7 +76,7 @@ def _deciding_numbers(report: Report) -> str:
         raising = numbers["unsupported"]
         asks = needing and not report.target.cpu_fallback
         parts = [
-            share(raising, "raises" if raising == 1 else "raise"),
+            share(raising, "fails" if raising == 1 else "fail"),
             f"{needing:,} {needs} PYTORCH_ENABLE_MPS_FALLBACK=1" if asks else "",
             *(ended, _too_little(report.memory)),
         ]

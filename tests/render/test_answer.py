@@ -34,10 +34,10 @@ def text(report: Report, *shown: str) -> str:
         ),
         (make_report(call("aten::mm"), call("aten::embedding_renorm_")), "1 of 2 calls on the CPU"),
         (make_report(call("aten::foo"), call("aten::mm")), "1 of 2 calls needs the variable"),
-        (make_report(call("aten::stub"), call("aten::mm")), "1 of 2 calls raises"),
+        (make_report(call("aten::stub"), call("aten::mm")), "1 of 2 calls fails"),
         (
             make_report(call("aten::stub"), call("aten::foo"), call("aten::mm")),
-            "2 errors: 1 of 3 calls raises, 1 needs PYTORCH_ENABLE_MPS_FALLBACK=1",
+            "2 errors: 1 of 3 calls fails, 1 needs PYTORCH_ENABLE_MPS_FALLBACK=1",
         ),
         (make_report(call("mylib::op"), call("aten::mm")), "1 of 2 calls unknown"),
         (make_report(call("aten::mm"), complete=False), "it ends after 1 call"),
@@ -106,7 +106,7 @@ def test_findings_are_grouped_by_what_mends_them() -> None:
         "Set PYTORCH_ENABLE_MPS_FALLBACK=1 for 3 lines: model.py:21, 23, 30",
         "On the CPU, slower, in 1 line: model.py:24",
     ]
-    assert " ".join(lines[:2]).endswith("; 4 errors: 2 of 6 calls raise, 3 need PYTORCH_ENABLE_MPS_FALLBACK=1")
+    assert " ".join(lines[:2]).endswith("; 4 errors: 2 of 6 calls fail, 3 need PYTORCH_ENABLE_MPS_FALLBACK=1")
     assert lines[-1] == "  next         opcheck explain OC101"
 
 

@@ -135,7 +135,7 @@ def test_github_gets_the_first_place_of_each_finding_first() -> None:
         ["error file=model.py", "line=1"],
     ]
     assert sum(line.startswith("::error ") for line in lines) == 15
-    numbers = "2 errors: 1 of 15 calls raises, 14 need PYTORCH_ENABLE_MPS_FALLBACK=1"
+    numbers = "2 errors: 1 of 15 calls fails, 14 need PYTORCH_ENABLE_MPS_FALLBACK=1"
     assert lines[-1] == f"fails: model.py:Net on torch 2.13, macOS 15.0; {numbers}"
 
 

@@ -298,7 +298,7 @@ def find_limitations(audited: Audited) -> Iterator[Finding]:
         statement = audited.lists.statements.by_id[cause(groups[0])]
         ends = "the process ends, no exception is raised" * (statement.effect == "aborts")
         way = operator_way_out(groups[0].op, audited.target, first_text(groups[0]))
-        hint = sentences(ends, statement.way_out.rstrip("."), way.hint, *statement.links)
+        hint = sentences(statement.way_out.rstrip("."), ends, way.hint, *statement.links)
         yield about_all(groups, hint=hint or _ON_THE_CPU, remedy=way.line)
 
 
