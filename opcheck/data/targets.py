@@ -77,7 +77,7 @@ def beyond(torch: str | None, macos: str | None, lists: OpLists) -> str:
     """Return what of a target is newer than the op lists, as ``Target.beyond`` does; empty where nothing is.
 
     Nothing is newer where a wheel's path is in place of its release: its own contents answer.
-    A macOS without a release need not start the newest one: the oldest release stands for those that it starts.
+    A macOS without a release need not start the newest release: the oldest is the example of those that it starts.
     """
     is_named = macos or (torch and not torch.endswith(".whl"))
     return target(torch or lists.releases[0].line, macos, lists).beyond if is_named else ""

@@ -77,7 +77,7 @@ def _run_program(name: str, file: Path) -> None:
 
 
 def _resolve(name: str) -> Callable[..., Any]:
-    """Import the function of the work; from then on garbage is collected, and searched for in what is new alone."""
+    """Import the function of the work; from then on garbage is collected among new objects alone."""
     function: Callable[..., Any] = pkgutil.resolve_name(name)
     if not gc.isenabled():
         gc.freeze()

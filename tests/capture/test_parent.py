@@ -216,9 +216,9 @@ net = Net(4, 4)
 def _capture_releases(folder: Path, hangs: str) -> list[str]:
     file = folder / "net.py"
     file.write_text(HANGS_BY_RELEASE.format(hangs=hangs))
-    request = CaptureRequest(model=f"{file}:net", torch="", macos="", inputs=("2x4",), time_limit=5)
     macos = Version(15, 0)
     targets = [Target(torch=Version.parse(release), macos=macos) for release in ("2.6", "2.8", "2.13")]
+    request = CaptureRequest(model=f"{file}:net", target=targets[0], inputs=("2x4",), time_limit=5)
     captured = parent.capture_many(request, targets)
     return [
         each.message if isinstance(each, OpcheckError) else ",".join(problem.message for problem in each.problems)

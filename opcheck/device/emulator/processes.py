@@ -142,7 +142,7 @@ def write(file: Path, report: ProcessReport) -> None:
 
 
 def read_report(file: Path) -> ProcessReport:
-    """Return what a process left; one that cannot be read is lost."""
+    """Return what a process left; what cannot be read is lost."""
     try:
         return from_json(read(file), ProcessReport)
     except DocumentError:
@@ -183,7 +183,7 @@ def _has_value(module: Mapping[str, Any], name: str) -> bool:
 def find_lacking_global(error: BaseException, main_globals: Collection[str]) -> str:
     """Return the global whose lack raised an error in a spawned process; empty where another cause is possible.
 
-    The main module of the process lacks it, or has it without a value, and that of the program has one.
+    The main module of the process lacks it, or has it without a value, and that of the program has a value.
     """
     for earlier in error_chain(error):
         frames = [frame for frame, _ in traceback.walk_tb(earlier.__traceback__)]

@@ -31,7 +31,7 @@ _LOST_DOUBLES = Span.of("2.14", "2.15")
 class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode's own
     """Computes each leaf call on the CPU, where the target's verdict lets it run."""
 
-    #: called with the bytes of a tensor before it is made; raises what a Mac raises for one that is too large
+    #: called with the bytes of a tensor before it is made; raises what a Mac raises for a tensor that is too large
     check_size: Callable[[int], None] = staticmethod(lambda _nbytes: None)
     #: computes calls a second time by the release's kernels; None: it does not
     kernel_check: KernelCheck | None = None
@@ -74,7 +74,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             if _NO_MEMORY.search(str(error)):
                 self._check_size(route, args, kwargs)
-                raise NotSimulatedError(f"{route.name}: the memory of this machine does not hold the result") from error
+                raise NotSimulatedError(f"{route.name}: the result does not fit into this machine's memory") from error
             release = target_reads.READS.now(_release)
             inside = self._arguments_unchecked(error, route, BoundCall(route, args, kwargs).name_arguments(), release)
             if inside is not None:

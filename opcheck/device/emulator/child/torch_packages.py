@@ -128,7 +128,7 @@ def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
 
 
 def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a call of a script, in whose C++ a tensor on mps is on the CPU.
+    """Return a call of a script, whose C++ reads that a tensor on mps is on the CPU.
 
     It also reads names of torch that the target may lack (torch.compiler.is_exporting), not for the program.
     """
