@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 import traceback
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from multiprocessing import queues, spawn
 from pathlib import Path
@@ -27,6 +28,7 @@ from opcheck.worker import platform, process
 
 #: A pool replaces its workers without end where none can start (multiprocessing/pool.py, ``_maintain_pool``).
 _HOPELESS = 6
+_CONTAINERS = frozenset({dict, list, set, defaultdict, OrderedDict})
 _PYTHONS = ("python", "torchrun", "accelerate")
 _CHILD = "from opcheck.device.emulator.child.emulated_program import run_spawned; run_spawned({!r}, {!r}, {})"
 
@@ -91,7 +93,7 @@ class Processes:
                 self._at_hopeless()
         file = self._folder / f"{secrets.token_hex(8)}.json"
         main = vars(sys.modules["__main__"])
-        write(file, ProcessReport(lost=True, main_globals=tuple(name for name in main if _has_value(main, name))))
+        write(file, ProcessReport(lost=True, main_globals=tuple(name for name in [*main] if _has_value(main, name))))
         program = _CHILD.format(str(self._request), str(file), f"**{handles!r}")
         return process.python("-c", program, "--multiprocessing-fork")
 
@@ -177,7 +179,8 @@ def note_sent_errors(note: Callable[[BaseException], None], *carriers: Any) -> I
 
 def _has_value(module: Mapping[str, Any], name: str) -> bool:
     value = module.get(name)
-    return value is not None and not (isinstance(value, (dict, list, set)) and not value)
+    # Of a class of the program's, the truth may be its code.
+    return value is not None and (type(value) not in _CONTAINERS or bool(value))
 
 
 def find_lacking_global(error: BaseException, main_globals: Collection[str]) -> str:
