@@ -36,6 +36,15 @@ _PIN_WARNING = "'pin_memory' argument is set as true but not supported on MPS no
 _ANSWERS: dict[str, Any] = load_shipped(Path(__file__).with_suffix(".yaml"))
 
 
+def _do_nothing(*_: Any) -> None:
+    """Return at once, because no work is pending."""
+
+
+def _is_done(_work: Any) -> bool:
+    """Return whether all work is done."""
+    return True
+
+
 class MacEvent:
     """An event on the single stream; all work before it has always finished."""
 
@@ -49,15 +58,8 @@ class MacEvent:
         del stream
         self._at = time.perf_counter()
 
-    def wait(self, stream: Any = None) -> None:
-        """Return at once, because no work is pending."""
-
-    def synchronize(self) -> None:
-        """Return at once, because no work is pending."""
-
-    def query(self) -> bool:
-        """Return whether all work before the event has finished."""
-        return True
+    wait = synchronize = _do_nothing
+    query = _is_done
 
     def elapsed_time(self, end_event: MacEvent) -> float:
         """Return the milliseconds between two events, by this machine's clock.
@@ -83,22 +85,12 @@ class MacStream:
         """Return what THPStream_repr returns (torch/csrc/Stream.cpp)."""
         return "torch.Stream device_type=mps, device_index=0, stream_id=0"
 
-    def synchronize(self) -> None:
-        """Do nothing: all work is done."""
-
-    def query(self) -> bool:
-        """Return whether all work is done."""
-        return True
+    synchronize = wait_event = wait_stream = __exit__ = _do_nothing
+    query = _is_done
 
     def is_capturing(self) -> bool:
         """MPS has no graphs to capture; optimizers of 2.15 ask."""
         return False
-
-    def wait_event(self, event: Any) -> None:
-        """Do nothing: all work is done."""
-
-    def wait_stream(self, stream: Any) -> None:
-        """Do nothing: all work is done."""
 
     def record_event(self, event: Any = None) -> Any:
         """An event, recorded."""
@@ -109,9 +101,6 @@ class MacStream:
     def __enter__(self) -> Self:
         """Return the stream itself: there is no other."""
         return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
 
 
 class _OfDevice(type):

@@ -50,6 +50,10 @@ def test_the_generator_of_the_device() -> None:
         torch.mps.seed()
 
 
+def _pickle_again(value: object) -> object:
+    return pickle.loads(pickle.dumps(value))  # noqa: S301
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("device", ["mps", "cpu"])
 def test_a_deep_copy_of_a_tensor_warns_of_nothing(device: str) -> None:
@@ -57,7 +61,7 @@ def test_a_deep_copy_of_a_tensor_warns_of_nothing(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["mps", "cpu"])
-@pytest.mark.parametrize("again", [lambda g: g.clone_state(), copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])  # noqa: S301
+@pytest.mark.parametrize("again", [lambda g: g.clone_state(), copy.deepcopy, _pickle_again])
 def test_a_copy_of_a_generator_is_on_its_device(
     again: Callable[[torch.Generator], torch.Generator], device: str
 ) -> None:

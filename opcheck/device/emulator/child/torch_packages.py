@@ -9,7 +9,6 @@ import copy
 import functools
 import re
 import sys
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -132,12 +131,10 @@ def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
 
     It also reads names of torch that the target may lack (torch.compiler.is_exporting), not for the program.
     """
-    device_readers = weakref.WeakKeyDictionary[Any, bool]()
 
     def call(script: Any, *args: Any, **options: Any) -> Any:
-        if script not in device_readers:
-            device_readers[script] = _READS_DEVICE.search(str(script.inlined_graph)) is not None
-        if device_readers[script] and any(map(is_on_mps, tree_leaves((args, options)))):
+        is_there = any(map(is_on_mps, tree_leaves((args, options))))
+        if is_there and _READS_DEVICE.search(str(script.inlined_graph)):
             raise NotSimulatedError("TorchScript that reads a tensor's device is not emulated: it would read cpu")
         return original(script, *args, **options)
 
@@ -147,10 +144,11 @@ def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
 def _writing(original: Callable[..., Any]) -> Callable[..., Any]:
     def save(module: Any, *args: Any, **options: Any) -> None:
         # C++ would read memory that tensors on mps do not have.
-        if isinstance(module, SCRIPT_MODULE) and not any(map(is_on_mps, _module_tensors(module))):
-            original(module, *args, **options)
-            return
-        raise NotSimulatedError("torch.jit.save is not emulated: TorchScript runs as Python here, and is not written")
+        if not isinstance(module, SCRIPT_MODULE) or any(map(is_on_mps, _module_tensors(module))):
+            raise NotSimulatedError(
+                "torch.jit.save is not emulated: TorchScript runs as Python here and is not written"
+            )
+        original(module, *args, **options)
 
     return save
 
