@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from opcheck.capture import repository
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import describe_missing, is_file
 from opcheck.common.names import DTYPES
@@ -89,7 +88,7 @@ def _of_path(path: Path, spec: str, judge: DtypeJudge) -> WeightsAnswer:
         return _of_files(listing, [model], judge)
     try:
         content = documents.from_python_json(documents.read_text(path))
-    except DocumentError as error:
+    except documents.DocumentError as error:
         raise reading.make_damaged_error(spec, str(error)) from error
     folder = listings.FolderListing(path.parent, spec)
     if listings.is_workflow(content):
@@ -180,7 +179,7 @@ def _read_index(listing: listings.Listing, index: str) -> list[str]:
     """
     try:
         named = reading.files_of_index(listing.text(index).encode())
-    except DocumentError as error:
+    except documents.DocumentError as error:
         raise reading.make_damaged_error(index, str(error)) from error
     files = listings.files_below(index.rpartition("/")[0], named, listing.names, index)
     if len(files) > _MOST_FILES:

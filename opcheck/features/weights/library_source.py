@@ -3,19 +3,10 @@
 import ast
 import functools
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 from opcheck.common import documents
 from opcheck.common.python_source import parse
-
-
-def version(distribution: str) -> str:
-    """Return the version of an installed distribution; empty: it is not installed."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 @functools.cache

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from opcheck.capture import repository
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.files import inside
 from opcheck.common.text import type_and_text
@@ -96,7 +95,7 @@ def settings(listing: Listing, name: str) -> dict[str, Any]:
         return {}
     try:
         content = documents.from_python_json(listing.text(name))
-    except (DocumentError, UnicodeError, json.JSONDecodeError) as error:
+    except (documents.DocumentError, UnicodeError, json.JSONDecodeError) as error:
         raise reading.make_damaged_error(f"{listing.source}/{name}", str(error)) from error
     if not isinstance(content, dict):
         raise reading.make_damaged_error(f"{listing.source}/{name}", "it contains no settings")
@@ -230,7 +229,7 @@ class _RemoteFile:
     def _request(self, offset: int, count: int) -> bytes:
         self._left -= count
         if self._left < 0:
-            raise DocumentError(f"its header is longer than {_MOST >> 20} MiB")
+            raise documents.DocumentError(f"its header is longer than {_MOST >> 20} MiB")
         utilities: Any = importlib.import_module("huggingface_hub.utils")
         headers = {**utilities.build_hf_headers(), "range": f"bytes={offset}-{offset + count - 1}"}
         with utilities.get_session().stream(
@@ -238,7 +237,7 @@ class _RemoteFile:
         ) as response:
             utilities.hf_raise_for_status(response)
             if response.status_code != _PARTIAL and (offset or response.status_code != _COMPLETE):
-                raise DocumentError("the server sends no ranges of files")
+                raise documents.DocumentError("the server sends no ranges of files")
             total = response.headers.get("content-range", "").rpartition("/")[2]
             length = total or response.headers.get("content-length", "0")
             self.size = int(length) if length.isdigit() else 0

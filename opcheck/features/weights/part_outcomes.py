@@ -23,6 +23,7 @@ from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, PartO
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall, TensorSpec, Verdict
 from opcheck.weights.stored import StoredFile
+from opcheck.worker.environments import distribution_version
 
 #: unpacking.yaml: what plain torch code calls to unpack the blocks of GGUF.
 UNPACKING: dict[str, Any] = load_shipped(Path(__file__).with_name("unpacking.yaml"))
@@ -158,14 +159,9 @@ METHODS = PACKAGES.load().methods
 _DENSE = 2
 #: The release whose torch.load refuses classes (torch/serialization.py, weights_only=True).
 _REFUSES_CLASSES = Version(2, 6)
-#: What it accepts (torch 2.13, _weights_only_unpickler.py, _get_allowed_globals); of torch only what makes tensors.
-_ACCEPTED = re.compile(
-    r"collections\.(OrderedDict|Counter)|_codecs\.encode|(builtins|__builtin__)\.(bytearray|set|complex)"
-    r"|torch\.(\w+Storage|[a-z0-9_]+|Size|Tensor|_utils\._rebuild_\w+|_tensor\._rebuild_from_type_v2"
-    r"|nn\.parameter\.Parameter|serialization\._get_layout|storage\.(Untyped|Typed)Storage)"
-)
-#: Modules that no checkpoint needs.
-_SYSTEM = frozenset({"os", "posix", "nt", "subprocess", "sys", "socket", "shutil", "runpy", "builtins", "importlib"})
+#: pickled_names.yaml: what it accepts, and modules that no checkpoint needs.
+_PICKLED: dict[str, list[str]] = load_shipped(Path(__file__).with_name("pickled_names.yaml"))
+_ACCEPTED = re.compile("|".join(_PICKLED["accepted"]))
 
 
 def method_by_names(names: Iterable[str]) -> str:
@@ -195,7 +191,7 @@ def of_pickle(stored: StoredFile, target: Target) -> Iterator[PartOutcome]:
     if any(place.startswith("cuda") for place in stored.locations):
         yield outcome_of("saved_on_cuda")
     refused = sorted(name for name in stored.names if not _ACCEPTED.fullmatch(name))
-    calls = [name for name in refused if name.partition(".")[0] in _SYSTEM]
+    calls = [name for name in refused if name.partition(".")[0] in _PICKLED["system"]]
     if refused and target.torch >= _REFUSES_CLASSES:
         part = outcome_of("classes", name=refused[0])
         hint = f"do not load it: loading would call {calls[0]}" if calls else part.instead
@@ -221,7 +217,7 @@ def _of_gguf(stored: StoredFile, judge: DtypeJudge) -> Iterator[PartOutcome]:
 def _by_transformers(architecture: str, blocks: Sequence[str]) -> PartOutcome:
     """Return what the installed transformers makes of an architecture."""
     packed, dense = _architectures()
-    version = library_source.version("transformers")
+    version = distribution_version("transformers")
     if not dense:
         return outcome_of("without_transformers")
     evidence = (f"transformers {version}, integrations/ggml.py and integrations/gguf",)

@@ -15,17 +15,15 @@ from typing import Any, NamedTuple
 from opcheck.capture.naming import package_folder
 from opcheck.common.python_source import COMPARE
 from opcheck.common.versions import Version
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.packages import PACKAGES
 from opcheck.features.weights import library_source
+from opcheck.worker.environments import distribution_version
 
 _MAPPING = "AUTO_QUANTIZER_MAPPING"
 _METHOD = "validate_environment"
 #: What a Mac with its packages answers to functions that ask for the machine.
-_ANSWERS: dict[str, Any] = {
-    **dict.fromkeys(("is_torch_available", "is_torch_mps_available"), True),
-    **dict.fromkeys(("torch.backends.mps.is_available", "torch.mps.is_available"), True),
-    "is_qutlass_available": False,
-}
+_ANSWERS: dict[str, bool] = load_shipped(Path(__file__).with_name("mac_answers.yaml"))
 _NO_DEVICE = re.compile(r"is_torch_(cuda|xpu|npu|hpu|musa|mlu|neuroncore)_available|torch\.(cuda|xpu)\.is_available")
 _PACKAGE = re.compile(r"is_(\w+)_available")
 #: The comparisons that are followed: an order of versions is not.
@@ -107,7 +105,7 @@ def _check(method: str, file: Path, name: str, library: str, torch: Version) -> 
     classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == name]
     methods = (m for kind in classes for m in kind.body if isinstance(m, ast.FunctionDef))
     body = [each for each in methods if each.name == _METHOD]
-    where = f"{library} {library_source.version(library)}, quantizers/{file.name}"
+    where = f"{library} {distribution_version(library)}, quantizers/{file.name}"
     if not classes:
         return None
     if not body:
