@@ -105,12 +105,9 @@ def _legend(cells: tuple[UpgradeCell, ...]) -> Iterator[str]:
     yield "[...]: the current target"
     reasons = group_values((cell.impossible, cell.torch) for cell in cells if cell.impossible)
     if reasons:
-        named = "; ".join(f"torch {_releases(lines)} {why}" for why, lines in reasons.items())
+        spans = {why: " to ".join(dict.fromkeys((lines[0], lines[-1]))) for why, lines in reasons.items()}
+        named = "; ".join(f"torch {span} {why}" for why, span in spans.items())
         yield f"-: not judged, there is no such pair: {named}"
-
-
-def _releases(lines: list[str]) -> str:
-    return " to ".join(dict.fromkeys((lines[0], lines[-1])))
 
 
 def _next(advice: Advice) -> str:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,17 +14,13 @@ from opcheck.common.text import any_layer, normalised_code
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import MACOS_MAJORS, Target, Version
 from opcheck.common.vocabulary import Headline, Severity
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import OpLists
 from opcheck.judge.report_changes import Entry, entries_of
 from opcheck.judge.target_change import VersionChange, change_between
 from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWork
 
-NOT_CHECKED = (
-    "nothing was observed on a Mac: the grid follows from the releases' registrations",
-    "notes, which are no reason to upgrade; speed and numerical results",
-    "whether a release has a wheel for your Python, and whether your other packages support it",
-    "a macOS version between two columns: a column is about the version in its header",
-)
+NOT_CHECKED: tuple[str, ...] = tuple(load_shipped(Path(__file__).with_name("not_checked.yaml")))
 #: The routes whose kernels are a part of macOS.
 _APPLE = ("graph", "mps")
 #: What an upgrade is for.
