@@ -15,7 +15,6 @@ from opcheck.lookup.matrix import cell_state
 from opcheck.lookup.query import usual
 from opcheck.render import wording
 from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, Words, section
-from opcheck.render.wording import list_findings, place_of
 
 _WORDS = ("Worse", "Worse for some dtypes", "Removed", "Better", "Better for some dtypes", "New", "Different")
 _TITLES = dict(zip(CHANGES, _WORDS, strict=True))
@@ -102,8 +101,8 @@ def comparison_document(comparison: Comparison, shown: Collection[str] = ("verbo
             f"{counts} (each finding at each of its lines)",
         )
     )
-    yield from section("New", Bullets(tuple(list_findings(comparison.new)), most))
-    yield from section("Fixed", Bullets(tuple(list_findings(comparison.fixed, hints=False)), most))
+    yield from section("New", Bullets(tuple(wording.list_findings(comparison.new)), most))
+    yield from section("Fixed", Bullets(tuple(wording.list_findings(comparison.fixed, hints=False)), most))
     yield from section("Changed", Bullets(tuple(map(_change_line, comparison.changed)), most))
     rules = sorted({entry.rule for entry in comparison.new})
     yield from section("Next", Lines(tuple(f"opcheck explain {rule}" for rule in rules[:1])))
@@ -118,4 +117,4 @@ def _side(about: dict[str, Any]) -> str:
 
 def _change_line(change: Difference) -> str:
     entry = change.after
-    return one_line(f"{entry.rule} {entry.op or entry.message} {place_of(entry)}: {'; '.join(change.what)}")
+    return one_line(f"{entry.rule} {entry.op or entry.message} {wording.place_of(entry)}: {'; '.join(change.what)}")

@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError, brief
 from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.sanitize import for_json
 from opcheck.common.tool import TOOL
@@ -128,9 +127,9 @@ def read(path: Path) -> Environment:
         UsageError: the file cannot be read, or has other content.
     """
     where, hint = f"--from {path}", "write it on the machine in question: opcheck doctor --gather > environment.json"
-    with explain_errors(DocumentError, "cannot read the facts", context=where, hint=hint):
+    with explain_errors(documents.DocumentError, "cannot read the facts", context=where, hint=hint):
         content = documents.read(path)
-    with explain_errors(DocumentError, "not a gathered environment", context=where, hint=hint):
+    with explain_errors(documents.DocumentError, "not a gathered environment", context=where, hint=hint):
         environment = documents.from_json(content, Environment)
     torch = environment.torch.version if environment.torch else ""
     try:
@@ -140,7 +139,7 @@ def read(path: Path) -> Environment:
     except UsageError as error:
         raise UsageError(error.message, context=where, hint=hint) from error
     if environment.schema != SCHEMA:
-        problem = f"its schema is {brief(environment.schema)}, not {SCHEMA!r}"
+        problem = f"its schema is {documents.brief(environment.schema)}, not {SCHEMA!r}"
         raise UsageError(problem, context=where, hint=hint)
     return environment
 

@@ -28,13 +28,12 @@ def command(
     from opcheck.features.doctor import machine_environment as facts
     from opcheck.features.doctor import page
     from opcheck.features.doctor.examine import examine
-    from opcheck.features.doctor.machine_environment import gather as look
 
     if gather and (from_file or script or requirements or output.format):
         problem = "--gather takes no other flag: it only writes the facts"
         hint = "opcheck doctor --gather > environment.json, then opcheck doctor --from environment.json"
         raise UsageError(problem, context="opcheck doctor --gather", hint=hint)
-    environment = facts.read(Path(from_file)) if from_file else look()
+    environment = facts.read(Path(from_file)) if from_file else facts.gather()
     if gather:
         output.put(facts.dump(environment))
         return 0
