@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from opcheck.capture.naming import full_name
 from opcheck.capture.parent import variables
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import ModelLoadError, OpcheckError, UsageError, explain_errors
 from opcheck.features.sweep.sweep_records import LIBRARIES, Config, Model, library_of
 from opcheck.worker.worker import Worker, WorkerError
@@ -60,9 +59,9 @@ def _entries(text: str) -> Iterator[_ModelEntry]:
         yield _ModelEntry(text)
         return
     path = Path(text)
-    with explain_errors(DocumentError, "cannot read the list of models", context=text, hint="name a file"):
+    with explain_errors(documents.DocumentError, "cannot read the list of models", context=text, hint="name a file"):
         content = documents.read_text(path)
-    with explain_errors(DocumentError, "not a list of models", context=text, hint=f"each is {_FORM}"):
+    with explain_errors(documents.DocumentError, "not a list of models", context=text, hint=f"each is {_FORM}"):
         entries = _parse(content, path.suffix)
     yield from (each if isinstance(each, _ModelEntry) else _ModelEntry(each) for each in entries)
 

@@ -5,7 +5,6 @@ for a model to stop, and joblib waits for a stopped one without a limit.
 """
 
 import contextlib
-import importlib.metadata
 import logging
 import os
 import platform
@@ -32,6 +31,7 @@ from opcheck.data.registrations import OpLists
 from opcheck.features.sweep import sweep_records as records
 from opcheck.features.sweep.sweep_folder import Folder, SweepDescription, key_of, sources
 from opcheck.worker.dependency_tracking import file_digest
+from opcheck.worker.environments import distribution_version
 from opcheck.worker.platform import CAN_FORK
 from opcheck.worker.process import end_all
 from opcheck.worker.worker import Worker, WorkerError
@@ -179,10 +179,7 @@ def work(task: bytes) -> bytes:
 def versions() -> dict[str, str]:
     """Return the installed versions of opcheck, Python and the packages that decide a result."""
     installed = {"opcheck": VERSION, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            installed[name] = importlib.metadata.version(name)
-    return installed
+    return installed | {name: version for name in PACKAGES if (version := distribution_version(name))}
 
 
 def _same_versions(asked: dict[str, str]) -> None:
@@ -272,11 +269,9 @@ def _prepare(server: _Server) -> None:
     except WorkerError as error:
         if error.code < 0:
             raise  # a signal ended it: that of another model, or of a system without memory
-        raise CaptureError(
-            f"the process that starts the models {error}",
-            context=f"opcheck.features.sweep.server on {platform.node()}: {error.printed}",
-            hint="run it with OPCHECK_SWEEP_LOG=1 to see all that is printed",
-        ) from error
+        where = f"opcheck.features.sweep.server on {platform.node()}: {error.printed}"
+        hint = "run it with OPCHECK_SWEEP_LOG=1 to see all that is printed"
+        raise CaptureError(f"the process that starts the models {error}", context=where, hint=hint) from error
 
 
 #: seconds between tries to reach a scheduler that went away; after the last the sweep stops.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import platform
@@ -14,7 +15,6 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import open_replacement, write_text
 from opcheck.common.tool import VERSION
@@ -38,6 +37,8 @@ from opcheck.worker.platform import lock
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_ROOM = "what is finished stays; run the same command again once there is room, or name another --folder"
+_explain_write = functools.partial(explain_errors, OSError, "cannot write the results", hint=_ROOM)
 ABOUT, LOCK, RESULTS = "sweep.json", "sweep.lock", "results"
 _PART, _RESULT = re.compile("[0-9a-f]{2}"), re.compile(r"[0-9a-f]{32}\.json")
 
@@ -78,7 +79,7 @@ class Folder:
         Raises:
             UsageError: it cannot be written to, another sweep writes there, or an older version wrote it.
         """
-        with _explain_write(self.path):
+        with _explain_write(context=self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as lock_of_block:
             lock_of_block.enter_context(_hold_lock(self.path / LOCK))
@@ -106,7 +107,7 @@ class Folder:
             UsageError: it cannot be written.
         """
         place = _place(self.path, result.key)
-        with _explain_write(place):
+        with _explain_write(context=place):
             place.parent.mkdir(parents=True, exist_ok=True)
         write_text(place, msgspec.json.encode(result).decode())
 
@@ -126,7 +127,7 @@ def read_description(path: Path) -> SweepDescription | None:
     if marker is None:
         return None
     with explain_errors(
-        DocumentError, "the folder's description is damaged", context=file, hint="start again with --fresh"
+        documents.DocumentError, "the folder's description is damaged", context=file, hint="start again with --fresh"
     ):
         if marker["format"] == FORMAT:
             return documents.convert(marker, SweepDescription)
@@ -149,7 +150,7 @@ def _marker(path: Path) -> dict[str, Any] | None:
         description: dict[str, Any] = documents.from_json(content, dict[str, Any])
         if [type(description.get(key)) for key in ("format", "opcheck")] == [int, str]:
             return description
-    except DocumentError as error:
+    except documents.DocumentError as error:
         if error.missing and all(each.name == LOCK for each in path.iterdir()):
             return None
         problem = f"the folder's description is damaged: {error}"
@@ -177,7 +178,7 @@ def _results(path: Path, keys: Iterable[str]) -> Iterator[SweepResult]:
         place = _place(path, key)
         try:
             yield documents.from_json(documents.read(place, follow=False), SweepResult)
-        except DocumentError as error:
+        except documents.DocumentError as error:
             if error.missing:
                 continue
             hint = "remove the file, and run the sweep again: it makes what is missing"
@@ -221,15 +222,6 @@ def _is_real(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink()
 
 
-def _explain_write(path: Path) -> AbstractContextManager[None]:
-    return explain_errors(
-        OSError,
-        "cannot write the results",
-        context=path,
-        hint="what is finished stays; run the same command again once there is room, or name another --folder",
-    )
-
-
 @contextlib.contextmanager
 def _hold_lock(path: Path) -> Iterator[None]:
     """Lock a sweep that writes; the system releases the lock when the process dies.
@@ -237,7 +229,7 @@ def _hold_lock(path: Path) -> Iterator[None]:
     Raises:
         UsageError: another process has it.
     """
-    with _explain_write(path):
+    with _explain_write(context=path):
         file = os.fdopen(_open_own(path), "r+b", buffering=0)
     with file:
         if not lock(file.fileno()):
@@ -245,7 +237,7 @@ def _hold_lock(path: Path) -> Iterator[None]:
             problem = f"another sweep writes into this folder{': ' + holder if holder else ''}"
             hint = "wait for it, or name another folder with --folder"
             raise UsageError(problem, context=str(path.parent), hint=hint)
-        with _explain_write(path):
+        with _explain_write(context=path):
             file.truncate(0)
             file.write(f"process {os.getpid()} on {platform.node()}\n".encode())
         yield

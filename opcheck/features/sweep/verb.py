@@ -94,7 +94,6 @@ def sweep_models(
     from opcheck.features.sweep import sweep_folder
     from opcheck.features.sweep.models import models as named
     from opcheck.features.sweep.sweep_engine import Engine, plan, sweep
-    from opcheck.features.sweep.sweep_folder import Folder
 
     # A wrong list of models must leave no folder behind.
     chosen = named(models)
@@ -104,7 +103,7 @@ def sweep_models(
         problem = "a sweep in environments of their own runs one release at a time"
         hint = f"name one release: --torch {asked.targets[-1].torch}; each has a --folder of its own"
         raise UsageError(problem, context=f"--exact --torch {' '.join(options.torch)}", hint=hint)
-    with Folder(Path(options.folder), fresh=options.fresh) as place:
+    with sweep_folder.Folder(Path(options.folder), fresh=options.fresh) as place:
         todo = plan(
             chosen,
             asked.targets,
@@ -127,13 +126,10 @@ def sweep_models(
             streams.note("stopped; finished results are kept, and the same command continues")
             raise
         counts = sweep_folder.write(place.path)
-    streams.emit(
-        for_stderr(
-            f"{plural(len(chosen), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(modes)}: "
-            f"{plural(counts['verdicts'], 'verdict')}, {plural(counts['failures'], 'reason')} for none\n"
-            f"the tables are in {options.folder}; opcheck sweep report {options.folder} summarizes them"
-        )
-    )
+    swept = f"{plural(len(chosen), 'model')}, {plural(len(asked.targets), 'target')}, {' and '.join(modes)}"
+    outcome = f"{plural(counts['verdicts'], 'verdict')}, {plural(counts['failures'], 'reason')} for none"
+    tables = f"the tables are in {options.folder}; opcheck sweep report {options.folder} summarizes them"
+    streams.emit(for_stderr(f"{swept}: {outcome}\n{tables}"))
     code = PASSED if counts["verdicts"] else COULD_NOT_TELL
     newer = next((target.beyond for target in asked.targets if target.beyond), "")
     return conclusive(code, options, beyond=newer)
