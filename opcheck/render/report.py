@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -18,34 +18,18 @@ from opcheck.common.picking import pick
 from opcheck.common.text import and_more, plural
 from opcheck.common.vocabulary import Side
 from opcheck.judge.judge import outcome
-from opcheck.model.records import CallGroup, Finding, GroupLocation, Report
+from opcheck.model.records import Finding, GroupLocation, Report
 from opcheck.model.saved import as_content
 from opcheck.render import document as blocks
 from opcheck.render import findings, memory_page, numbers_page, precision, summary, timing_page
-from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.render.report_words import REMEDIES
 from opcheck.render.text import as_text
 
-#: The cells of a row of CSV for a group of calls, by their columns.
-_CELLS: dict[str, Callable[[Report, CallGroup], str]] = {
-    "model": lambda report, _: report.model,
-    "torch": lambda report, _: report.target.torch,
-    "macos": lambda report, _: report.target.macos,
-    "cpu_fallback": lambda report, _: "1" if report.target.cpu_fallback else "0",
-    "operator": lambda _, group: group.op,
-    "status": lambda _, group: group.verdict.status,
-    "kind": lambda _, group: group.verdict.kind or "",
-    "what_happens": lambda _, group: outcome(group.verdict).label,
-    "calls": lambda _, group: str(group.count),
-    "because": lambda _, group: group.verdict.because,
-    "confidence": lambda _, group: group.verdict.confidence,
-    "dtypes": lambda _, group: " ".join(group.dtypes),
-    "phases": lambda _, group: " ".join(group.phases),
-    "limitations": lambda _, group: " ".join(group.verdict.limitations),
-    "advisories": lambda _, group: " ".join(group.verdict.advisories),
-    "places": lambda _, group: "; ".join(map(summary.place, group.locations)),
-}
-COLUMNS = tuple(_CELLS)
+#: The columns of CSV: a row is a group of calls.
+COLUMNS = (
+    *("model", "torch", "macos", "cpu_fallback", "operator", "status", "kind", "what_happens", "calls"),
+    *("because", "confidence", "dtypes", "phases", "limitations", "advisories", "places"),
+)
 
 #: The sections that the short text leaves out: ``--show`` picks some, ``-v`` shows all.
 SECTIONS = ("notes", "operators", "memory", "time", "transfers", "evidence")
@@ -292,15 +276,12 @@ def statements(report: Report) -> Iterator[blocks.Block]:
 
 def evidence(report: Report) -> tuple[str, ...]:
     """Say what was read of the model, what the calls were captured with, and what they were judged by."""
-    source = report.capture.source
-    return (
-        *((f"Read: {source}",) if source else ()),
-        f"Captured: {summary.capture(report)}",
-        f"Judged by: {summary.evidence(report)}",
-    )
+    read, captured, judged = report.capture.source, summary.capture(report), summary.evidence(report)
+    texts = {"Read": read, "Captured": captured, "Judged by": judged}
+    return tuple(f"{name}: {text}" for name, text in texts.items() if text)
 
 
-def finding_log(report: Report) -> FindingLog:
+def finding_log(report: Report) -> findings.FindingLog:
     """List the findings at each of their places."""
     plain = msgspec.to_builtins
     properties = {
@@ -311,7 +292,7 @@ def finding_log(report: Report) -> FindingLog:
         "opLists": plain(report.op_lists),
         "notChecked": report.not_checked,
     }
-    return FindingLog(
+    return findings.FindingLog(
         tool=report.tool,
         id=f"opcheck/{report.model}/{report.target}",
         occurrences=tuple(findings.occurrences(report.findings, report.model, report.groups)),
@@ -320,7 +301,7 @@ def finding_log(report: Report) -> FindingLog:
     )
 
 
-def suites(report: Report) -> tuple[str, Iterable[Suite]]:
+def suites(report: Report) -> tuple[str, Iterable[findings.Suite]]:
     """Name the run, and make one suite: a test case for each group of calls.
 
     A group fails with its errors, and is skipped where its status is unknown: it never passes for
@@ -333,10 +314,10 @@ def suites(report: Report) -> tuple[str, Iterable[Suite]]:
         "transfers": summary.transfers(report),
         "evidence": summary.evidence(report),
     }
-    return "opcheck", [Suite(f"{report.model} on {report.target}", _cases(report), properties)]
+    return "opcheck", [findings.Suite(f"{report.model} on {report.target}", _cases(report), properties)]
 
 
-def _cases(report: Report) -> Iterator[JunitCase]:
+def _cases(report: Report) -> Iterator[findings.JunitCase]:
     rest = list(report.findings)
     for group in report.groups:
         places = {*group.locations}
@@ -355,7 +336,14 @@ def _cases(report: Report) -> Iterator[JunitCase]:
 
 def rows(report: Report) -> Iterator[tuple[str, ...]]:
     """Make a row of COLUMNS for each group of calls."""
-    yield from (tuple(cell(report, group) for cell in _CELLS.values()) for group in report.groups)
+    target = report.target
+    about = (report.model, target.torch, target.macos, "1" if target.cpu_fallback else "0")
+    for group in report.groups:
+        verdict = group.verdict
+        happens = (verdict.status, verdict.kind or "", outcome(verdict).label, str(group.count))
+        lists = map(" ".join, (group.dtypes, group.phases, verdict.limitations, verdict.advisories))
+        places = "; ".join(map(summary.place, group.locations))
+        yield *about, group.op, *happens, verdict.because, verdict.confidence, *lists, places
 
 
 def lines(report: Report) -> Iterator[dict[str, object]]:
