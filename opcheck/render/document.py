@@ -149,18 +149,10 @@ def size_of(field: str, zero: str = "") -> Column:
 
 def section(title: str, *blocks: Block) -> Iterator[Block]:
     """Yield the blocks with content below a heading; nothing if all are empty."""
-    filled = [block for block in blocks if _has_content(block)]
+    filled = [block for block in blocks if all(getattr(block, name, True) for name in ("rows", "items", "lines"))]
     if filled:
         yield Heading(title)
         yield from filled
-
-
-def _has_content(block: Block) -> bool:
-    if isinstance(block, Table):
-        return bool(block.rows)
-    if isinstance(block, (Bullets, Facts)):
-        return bool(block.items)
-    return not isinstance(block, Lines) or bool(block.lines)
 
 
 def parts(words: Words) -> tuple[str | TextSpan, ...]:
