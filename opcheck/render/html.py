@@ -48,18 +48,15 @@ def safe(value: object) -> Markup:
 
 #: A report holds texts of the checked program, so only pages of PyTorch and of Apple become links.
 _ADDRESS = re.compile(
-    r"https://(?:github\.com/pytorch|(?:docs\.)?pytorch\.org|developer\.apple\.com)"
-    r"/[\w./#?=&%+~-]*[\w/#=]"
+    r"(https://(?:github\.com/pytorch|(?:docs\.)?pytorch\.org|developer\.apple\.com)"
+    r"/[\w./#?=&%+~-]*[\w/#=])"
 )
 
 
 def link_addresses(text: str) -> Markup:
     """Escape a text, and make each address of PyTorch and of Apple in it a link."""
-    parts, end = [], 0
-    for match in _ADDRESS.finditer(text):
-        parts += [safe(text[end : match.start()]), Markup('<a href="{0}">{0}</a>').format(match[0])]
-        end = match.end()
-    return Markup("").join((*parts, safe(text[end:])))
+    link, parts = Markup('<a href="{0}">{0}</a>'), enumerate(_ADDRESS.split(text))
+    return Markup("").join(link.format(part) if number % 2 else safe(part) for number, part in parts)
 
 
 class Pool:

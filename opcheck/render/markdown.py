@@ -39,17 +39,12 @@ def _entry(block: blocks.FindingEntry) -> Iterator[str]:
     for name, text in block.details:
         if isinstance(text, blocks.TextSpan) and text.brief:
             yield f"- {name}: {markdown_code(text.brief)}"
-            yield from _fold(markdown_code(text.text))
+            # A blank line ends the HTML, so that what follows is Markdown again.
+            yield "  <details><summary>the whole text</summary>"
+            yield f"\n  {markdown_code(text.text)}\n"
+            yield "  </details>"
         else:
             yield f"- {name}: {_words(text)}"
-
-
-def _fold(text: str) -> Iterator[str]:
-    """Write a text within a list's item that is seen when it is unfolded."""
-    # A blank line ends the HTML, so that what follows is Markdown again.
-    yield "  <details><summary>the whole text</summary>"
-    yield f"\n  {text}\n"
-    yield "  </details>"
 
 
 def _table(block: blocks.Table) -> Iterator[str]:

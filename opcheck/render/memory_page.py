@@ -57,14 +57,10 @@ _GROWS_WITH: dict[GrowthKind, str] = {"graphs": "", "tensors": "step", "buffers"
 
 def _growth(growth: Sequence[MemoryGrowth]) -> Table:
     """Make a row for each line whose memory grows with each new shape, or with each step."""
-
-    def repeated(each: MemoryGrowth) -> str:
-        return _GROWS_WITH[each.kind] or f"new shape: {plural(each.graphs, 'graph')}"
-
     columns: dict[str, Column] = {
         "grows at": "line",
         "operators": lambda each: and_more(each.operators, _OPERATORS),
-        "with each": repeated,
+        "with each": lambda each: _GROWS_WITH[each.kind] or f"new shape: {plural(each.graphs, 'graph')}",
         "by at least": lambda each: f"{each.megabytes:g} MB",
         "what to do": "cure",
     }
@@ -96,16 +92,12 @@ def _plans(entries: Sequence[MemoryPlan]) -> Iterator[str]:
 
 def _limits(entries: Sequence[MemoryLimit]) -> Table:
     """Make a row for the largest size of each dimension, and what ends the next size."""
-
-    def others(each: MemoryLimit) -> str:
-        return ", ".join(f"{name} {size:,}" for name, size in each.others.items()) or "-"
-
     columns: dict[str, Column] = {
         "dimension": "dimension",
         "range": "range",
         "largest": lambda each: f"{each.largest:,}" if each.largest else "none",
         "Mac": lambda each: f"{each.memory} GB",
-        "with": others,
+        "with": lambda each: ", ".join(f"{name} {size:,}" for name, size in each.others.items()) or "-",
         "what ends it": "ends",
         "proved": lambda each: "by captures" if each.proved else "computed",
     }

@@ -6,18 +6,11 @@ from opcheck.common.text import and_more, filesize, plural
 from opcheck.model.records import GroupLocation, Precision, PrecisionModule, RelativeError
 from opcheck.render import summary
 from opcheck.render.document import Block, Bullets, Column, Heading, Lines, Table, size_of, table_of
+from opcheck.render.report_words import EVENTS
 
 #: rows of the table of lines, and of that of modules
 _LINES, _MODULES = 6, 8
 _NAMED = 3
-
-#: What each kind of event comes to, in words.
-_EVENTS = {
-    "overflow": "infinite where float64 is not",
-    "nan": "not a number where float64 has one",
-    "underflow": "all zero where float64 is not",
-    "flips": "come out otherwise than in float64",
-}
 
 
 def blocks(run: Precision) -> Iterator[Block]:
@@ -33,7 +26,7 @@ def _sentences(run: Precision) -> Iterator[str]:
     for event in run.events:
         yield (
             f"{event.kind}: {event.op} {summary.place(event.place)}: {event.elements:,} of "
-            f"{plural(event.of, 'element')} {_EVENTS[event.kind]}"
+            f"{plural(event.of, 'element')} {EVENTS[event.kind]}"
         )
     if run.outputs:
         yield f"results: {_errors(run.outputs)}"

@@ -15,6 +15,8 @@ RUNS: dict[str, str] = _TABLE["runs"]
 NOWHERE: dict[str, str] = _TABLE["nowhere"]
 #: What the time of a model goes to.
 FAMILIES: dict[str, str] = _TABLE["families"]
+#: What a comparison with float64 found.
+EVENTS: dict[str, str] = _TABLE["events"]
 #: What mends a group of findings, and the rules that belong to it.
 REMEDIES: dict[str, list[str]] = _TABLE["remedies"]
 #: The states that a drawing shows together: the fields of ``html.Series``.
