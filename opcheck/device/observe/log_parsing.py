@@ -249,17 +249,6 @@ def _quoted_text(text: str, statements: tuple[Statement, ...]) -> Quoted:
     return Quoted(needle, re.compile(pattern), statements, sum(map(len, literals)))
 
 
-def matching(text: str, lists: OpLists) -> Quoted | None:
-    """The longest quoted text in the line.
-
-    Raises:
-        OpListError: the lists are damaged.
-    """
-    if not any(word in text for word in (*_TELLING, *_TYPED, "failed assertion")):
-        return None
-    return next((each for each in quoted_texts(lists) if each.needle in text and each.regex.search(text)), None)
-
-
 def operator_of(statements: Sequence[Statement]) -> str:
     """The operator of the statements; empty if they name several or a wildcard."""
     ops = [op for statement in statements for op in statement.ops]
@@ -471,13 +460,14 @@ def _lines_reached(end: int, line: str, rest: Sequence[str]) -> int:
 
 
 def _match_quoted(text: str, lists: OpLists) -> Match:
-    quoted = matching(text, lists)
-    match = quoted.regex.search(text) if quoted else None
-    if quoted is None or match is None:
-        return None, None
-    ids = tuple(sorted(statement.id for statement in quoted.statements))
-    op, text = operator_of(quoted.statements), match[0].strip()
-    return match, LogEvent(kind=quoted.kind, op=op, torch=quoted.span, statements=ids, text=text)
+    """The longest quoted text in the line."""
+    may_be = any(word in text for word in (*_TELLING, *_TYPED, "failed assertion"))
+    for quoted in quoted_texts(lists) if may_be else ():
+        if quoted.needle in text and (match := quoted.regex.search(text)):
+            ids = tuple(sorted(statement.id for statement in quoted.statements))
+            op, printed = operator_of(quoted.statements), match[0].strip()
+            return match, LogEvent(kind=quoted.kind, op=op, torch=quoted.span, statements=ids, text=printed)
+    return None, None
 
 
 def _with_place(event: LogEvent, lines: Sequence[str], index: int, traceback: Traceback) -> LogEvent:
