@@ -1,13 +1,14 @@
 """Makes a report, in the form of an audit's, of the lines of logs."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from opcheck.common.errors import UnknownTargetError, UsageError
+from opcheck.common.grouping import group_values
 from opcheck.common.text import filesize, plural
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.common.vocabulary import HEADLINES, PHASES, FallbackKind
@@ -223,11 +224,8 @@ def read(
 
 def _fallbacks(events: Sequence[LogEvent], machine: System, lists: OpLists) -> Iterator[ObservedCalls]:
     """Operators that ran on the CPU: warnings name the overload, the profiler has the counts."""
-    warned: defaultdict[str, list[LogEvent]] = defaultdict(list)
-    profiled: defaultdict[str, list[LogEvent]] = defaultdict(list)
-    for event in events:
-        if event.kind in _FALLBACKS and event.op:
-            (profiled if event.kind in _RUNS else warned)[event.op].append(event)
+    warned = group_values((event.op, event) for event in events if event.op and event.kind == "fallback")
+    profiled = group_values((event.op, event) for event in events if event.op and event.kind in _RUNS)
     line = str(machine.target.torch)
     for op, warnings in warned.items():
         yield fallback(op, warnings, profiled.pop(op.partition(".")[0], []), line, lists)
@@ -259,13 +257,10 @@ def fallback(op: str, warned: Sequence[LogEvent], runs: Sequence[LogEvent], line
 
 def other_calls(events: Sequence[LogEvent], torch: Version, lists: OpLists) -> Iterator[ObservedCalls]:
     """The calls that raised, ended the process, left for the CPU inside a kernel, or warned."""
-    alike: defaultdict[tuple[object, ...], list[LogEvent]] = defaultdict(list)
-    for event in events:
-        if event.kind in ENDS or event.kind in {"detour", "warned"}:
-            # Without an operator or a statement, the text distinguishes two events.
-            text = "" if event.op or event.statements else event.text
-            alike[event.kind, event.op, event.statements, text].append(event)
-    for members in alike.values():
+    others = (event for event in events if event.kind in ENDS or event.kind in {"detour", "warned"})
+    # Without an operator or a statement, the text distinguishes two events.
+    keys = ((e, "" if e.op or e.statements else e.text) for e in others)
+    for members in group_values(((e.kind, e.op, e.statements, text), e) for e, text in keys).values():
         yield _other_calls(members, torch, lists)
 
 

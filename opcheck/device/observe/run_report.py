@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from opcheck.common.errors import UnknownTargetError
+from opcheck.common.grouping import group_values
 from opcheck.common.text import any_layer
 from opcheck.common.versions import MACOS_MAJORS, Target, Version, parse_macos, parse_torch
 from opcheck.data.environment import ENVIRONMENT
@@ -66,10 +67,7 @@ class CallTimeline:
 
     def fallbacks(self) -> Iterator[ObservedCalls]:
         """Each operator that ran on the CPU, with the lines that called it."""
-        runs: defaultdict[tuple[str, int], list[LogEvent]] = defaultdict(list)
-        for event in self._events:
-            if event.kind == "fallback_run":
-                runs[event.op, event.call].append(event)
+        runs = group_values(((e.op, e.call), e) for e in self._events if e.kind == "fallback_run")
         totals = {event.op: event for event in self._events if event.kind == "fallback_total"}
         by_op: defaultdict[str, dict[int, list[LogEvent]]] = defaultdict(dict)
         for (base, number), printed in runs.items():
@@ -199,10 +197,7 @@ def _fallback_warnings(end: End | None, events: Sequence[LogEvent], lists: OpLis
             for event in parse(end.message, lists, log="exception")
             if event.kind == "fallback"
         ]
-    by_op: defaultdict[str, list[LogEvent]] = defaultdict(list)
-    for event in warnings:
-        by_op[event.op].append(event)
-    return {op: tuple(members) for op, members in by_op.items()}
+    return {op: tuple(members) for op, members in group_values((event.op, event) for event in warnings).items()}
 
 
 def report_of_run(
