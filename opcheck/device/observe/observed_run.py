@@ -12,8 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
-from opcheck.common.errors import CaptureError
+from opcheck.common.errors import CaptureError, explain_errors
 from opcheck.data.registrations import OpLists
 from opcheck.device.observe.log_parsing import MARK
 from opcheck.device.observe.profiler_variables import installed_line, variables
@@ -72,14 +71,9 @@ def run(request: ObserveRequest, lists: OpLists, start: Starter | None = None) -
 
 
 def _read_recording(answer: Path, request: ObserveRequest) -> bytes:
-    try:
-        return documents.read(answer, MOST)
-    except DocumentError as error:
-        if error.missing:
-            return b""
-        raise CaptureError(
-            f"the recording cannot be read: {error}", context=request.program, hint="run fewer steps of the program"
-        ) from error
+    problem, hint = "the recording cannot be read", "run fewer steps of the program"
+    with explain_errors(documents.DocumentError, problem, context=request.program, hint=hint, kind=CaptureError):
+        return documents.read(answer, MOST) if answer.exists() else b""
 
 
 def _recording(written: bytes, log: str, request: ObserveRequest, code: int) -> Recording:

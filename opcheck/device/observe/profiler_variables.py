@@ -1,11 +1,11 @@
 """The environment variables of an observation, and which of them a release reads."""
 
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 
 from opcheck.common.errors import UsageError
 from opcheck.common.versions import Version
 from opcheck.data.environment import ENVIRONMENT
+from opcheck.worker.environments import distribution_version
 
 FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"
 PROFILE = "PYTORCH_MPS_LOG_PROFILE_INFO"
@@ -52,8 +52,7 @@ def installed_line() -> str:
     Raises:
         UsageError: torch is not installed.
     """
-    try:
-        version = metadata.version("torch")
-    except metadata.PackageNotFoundError as error:
-        raise UsageError("torch is not installed here", context="opcheck run", hint="pip install torch") from error
+    version = distribution_version("torch")
+    if not version:
+        raise UsageError("torch is not installed here", context="opcheck run", hint="pip install torch")
     return ".".join(version.split(".")[:2])

@@ -19,7 +19,6 @@ from opcheck.model.records import SourceLocation
 from opcheck.tracing.call_sites import ProgramStack, Trail
 from opcheck.tracing.source_locations import Site, UserFrames, locate
 from opcheck.tracing.torch_private import dispatch
-from opcheck.tracing.torch_private.dispatch import DispatchMode
 from opcheck.tracing.torch_private.trees import tensors
 from opcheck.worker.protocol import seal
 
@@ -32,7 +31,7 @@ _TENSORS = 12
 _REMEMBERED = 1_000_000
 
 
-class MacRecorder(DispatchMode):
+class MacRecorder(dispatch.DispatchMode):
     """Records each call; a row is written before its first call, so that it outlives an abort."""
 
     def __init__(self, write: Callable[[Any], None], mark: int | None = None) -> None:
@@ -82,7 +81,9 @@ class MacRecorder(DispatchMode):
     def warn(self, message: Any, site: tuple[str, int]) -> bool:
         """Record a warning of MPS; return whether it is the first of its text and line."""
         text = str(message)
-        location = locate(self._frames.innermost(sys._getframe(1))) or _plain(site)
+        location = locate(self._frames.innermost(sys._getframe(1)))
+        if location is None and site[0]:
+            location = SourceLocation(file=site[0], line=site[1])
         with self._lock:
             self._warned[text, location] += 1
             return self._warned[text, location] == 1
@@ -142,10 +143,6 @@ class MacRecorder(DispatchMode):
 
         with replace_attributes([(warnings, "showwarning", show)]), self._modules.follow_modules(), self:
             yield
-
-
-def _plain(site: tuple[str, int]) -> SourceLocation | None:
-    return SourceLocation(file=site[0], line=site[1]) if site[0] else None
 
 
 def lines_to(path: str, secret: str) -> Callable[[Any], None]:

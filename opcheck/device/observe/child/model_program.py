@@ -28,11 +28,7 @@ def main(file: Path) -> None:
     request = msgspec.json.decode(documents.read(file), type=CaptureRequest)
     model, inputs = build_model(request, silent)
     model.to("mps")
-
-    def move(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to("mps")
-
-    args, kwargs = tree_map_only(torch.Tensor, move, (inputs.args, inputs.kwargs))
+    args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to("mps"), (inputs.args, inputs.kwargs))
     torch.manual_seed(0)
     if request.mode == "train":
         step = TrainStep(parse_optimizer(request.optimizer), request.autocast)
