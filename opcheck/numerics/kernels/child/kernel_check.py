@@ -248,16 +248,8 @@ class KernelCheck:
         return result
 
     def _check(self, host: HostCall, prepared: PreparedCall, elements: int) -> CheckedCall:
-        dims = host.outputs[0].dim()
         if prepared.parts:
-            calls = [
-                host._replace(
-                    arguments=arguments,
-                    outputs=tuple(sampling.cut(output, block, dims) for output in host.outputs),
-                    elements=host.outputs[0].numel(),
-                )
-                for block, arguments in prepared.parts
-            ]
+            calls = [sampling.with_operands(host, block, arguments) for block, arguments in prepared.parts]
         else:
             free, blocks = self._blocks(host)
             calls = [sampling.part(host, block, free) for block in blocks]

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -74,6 +74,11 @@ def part(call: HostCall, block: SampleBlock, free: FreeDims) -> HostCall:
             return cut(value, block, dims)
         return cut(value, moved, value.dim()) if name in free.operands else value
 
-    arguments = {name: cut_operand(name, value) for name, value in call.arguments.items()}
-    outputs = tuple(cut(output, block, dims) for output in call.outputs)
-    return call._replace(arguments=arguments, outputs=outputs, elements=call.outputs[0].numel())
+    return with_operands(call, block, {name: cut_operand(name, value) for name, value in call.arguments.items()})
+
+
+def with_operands(call: HostCall, block: SampleBlock, arguments: Mapping[str, Any]) -> HostCall:
+    """Return the part of a call whose results are a block, by arguments that are cut already."""
+    whole = call.outputs[0]
+    outputs = tuple(cut(output, block, whole.dim()) for output in call.outputs)
+    return call._replace(arguments=arguments, outputs=outputs, elements=whole.numel())

@@ -106,6 +106,25 @@ def _far(computed: Tensor, right: Tensor, units: float) -> Tensor:
     return (~close).reshape(-1).nonzero().flatten()
 
 
+def _confirm(
+    bound: CallArguments, place: int, chosen: Tensor, wanted: Expected, cpu: Tensor, units: float
+) -> tuple[Tensor, Tensor]:
+    """Return some results, and which are wrong, as the CPU's are not, also with nothing fused or flushed."""
+
+    def take() -> Tensor:
+        computed = bound.results[place]
+        assert computed is not None
+        return computed.reshape(-1)[chosen]
+
+    got = take()
+    bad = judging.find_bad(wanted, got, units)[0]
+    if bool(bad.any()):
+        bad &= ~judging.find_bad(wanted, cpu, units)[0]
+    if bool(bad.any()):
+        bad &= bound.run_otherwise(lambda: judging.find_bad(wanted, take(), units)[0])
+    return got, bad
+
+
 def _confirm_pointwise(
     host: HostCall, bound: CallArguments, place: int, differing: Tensor, units: float
 ) -> WrongResults | None:
@@ -124,19 +143,8 @@ def _confirm_pointwise(
         return None
     if units:
         wanted = pointwise.with_plain(wanted, bound.functor, bound.parameters, right.dtype)
-
-    def is_bad() -> Tensor:
-        computed = bound.results[place]
-        assert computed is not None
-        return judging.find_bad(wanted, computed.reshape(-1)[chosen], units)[0]
-
     cpu = right.reshape(-1)[chosen]
-    bad = is_bad()
-    if bool(bad.any()):
-        bad &= ~judging.find_bad(wanted, cpu, units)[0]
-    if bool(bad.any()):
-        got = bound.results[place].reshape(-1)[chosen]  # type: ignore[union-attr]
-        bad &= bound.run_otherwise(is_bad)
+    got, bad = _confirm(bound, place, chosen, wanted, cpu, units)
     if not bool(bad.any()):
         return None
     smallest, worst = judging.samples(wanted, got, bad)
@@ -179,16 +187,7 @@ def _confirm_whole(host: HostCall, bound: CallArguments, place: int, differing: 
             by = (moved - exact).abs().reshape(-1)[differing]
             allowed += 2 * by.nan_to_num(0.0, 0.0, 0.0)
     wanted = Expected((differing,), value, allowed)
-
-    def is_bad() -> Tensor:
-        again = bound.results[place]
-        assert again is not None
-        return judging.find_bad(wanted, again.reshape(-1)[differing], _UNITS)[0]
-
-    bad = is_bad() & ~judging.find_bad(wanted, cpu, _UNITS)[0]
-    if bool(bad.any()):
-        got = got.clone()
-        bad &= bound.run_otherwise(is_bad)
+    got, bad = _confirm(bound, place, differing, wanted, cpu, _UNITS)
     if not bool(bad.any()):
         return None
     smallest, worst = (
