@@ -1,7 +1,7 @@
 """Check the curated statements against the registrations and against each other."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from opcheck.common.grouping import group_values
 from opcheck.common.names import DTYPES
 from opcheck.common.versions import MACOS_MAJORS, MACOS_NEWER, Span, Version
 from opcheck.common.vocabulary import Effect
@@ -394,10 +395,8 @@ def _has_kernel(op: str, line: str, lists: OpLists) -> bool:
 
 def _pairs(written: list[Written]) -> Iterator[Excusable]:
     """Yield the problems of two statements that repeat or contradict each other on an operator."""
-    by_condition: dict[tuple[object, ...], list[Written]] = defaultdict(list)
-    for entry in written:
-        statement = entry.statement
-        by_condition[statement.condition, statement.when, statement.dtypes_of].append(entry)
+    each = ((entry.statement, entry) for entry in written)
+    by_condition = group_values(((item.condition, item.when, item.dtypes_of), entry) for item, entry in each)
     for alike in by_condition.values():
         for first, second in combinations(alike, 2):
             check = _conflict(first.statement.effect, second.statement.effect)

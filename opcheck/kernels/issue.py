@@ -1,7 +1,6 @@
 """Writes the report of a kernel's wrong results for PyTorch's issue tracker."""
 
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
@@ -10,12 +9,15 @@ from typing import Any, NamedTuple
 import torch
 
 from opcheck.common import documents
+from opcheck.common.grouping import group_values
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.kernels import judging
 from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, Sample, extent
 from opcheck.kernels.reference import FUNCTIONS, OPERATIONS
 
+#: The dtypes that have all digits of a Mac's numbers.
+_FULL = frozenset(["float32", "complex64"])
 _TEMPLATE = Template(documents.read_text(Path(__file__).with_name("issue.template")))
 
 
@@ -61,23 +63,19 @@ class _WrongResult(NamedTuple):
 
 def _kinds(run: KernelRun, operation: str) -> list[_WrongResult]:
     """Return the wrong results, the clearest first: grossly wrong before wrong in digits, float32 before the others."""
-    outcomes: dict[tuple[str, Sample], list[KernelOutcome]] = defaultdict(list)
-    for outcome in run.outcomes:
-        if outcome.operation == operation and outcome.verdict == "wrong" and outcome.smallest:
-            # The dtype of the inputs is the last of the dtypes in a kernel's name.
-            outcomes[outcome.dtypes[-1], outcome.smallest].append(outcome)
+    # The dtype of the inputs is the last of the dtypes in a kernel's name.
+    outcomes = group_values(
+        ((outcome.dtypes[-1], outcome.smallest), outcome)
+        for outcome in run.outcomes
+        if outcome.operation == operation and outcome.verdict == "wrong" and outcome.smallest
+    )
     kinds = [
         _WrongResult(dtype, sample, _on_cpu(call(operation), sample, dtype), members)
         for (dtype, sample), members in outcomes.items()
     ]
     return sorted(
         (kind for kind in kinds if kind.cpu != kind.sample.result),
-        key=lambda kind: (
-            not kind.cpu,
-            not kind.sample.gross,
-            kind.dtype not in {"float32", "complex64"},
-            -len(kind.outcomes),
-        ),
+        key=lambda kind: (not kind.cpu, not kind.sample.gross, kind.dtype not in _FULL, -len(kind.outcomes)),
     )
 
 

@@ -9,7 +9,6 @@ import queue
 import re
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import msgspec
 from opcheck.common import caches, documents
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import is_file
+from opcheck.common.grouping import group_values
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import kernel_names
@@ -184,10 +184,8 @@ def _with_first_releases(
     Nothing is added where the search is ended early; what ended it is returned, too.
     """
     until = time.monotonic() + (timeout or 0.0)
-    groups: dict[tuple[str, str], list[KernelOutcome]] = defaultdict(list)
-    for outcome in outcomes.values():
-        if outcome.verdict == "wrong":
-            groups[outcome.operation, outcome.dtypes[-1] if outcome.dtypes else ""].append(outcome)
+    wrong = (outcome for outcome in outcomes.values() if outcome.verdict == "wrong")
+    groups = group_values(((each.operation, "".join(each.dtypes[-1:])), each) for each in wrong)
     first = dict.fromkeys(groups, library.torch)
     # The forms that cast are younger than the others.
     searched = {

@@ -6,7 +6,6 @@ with a cast, output float, input half.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 
 from opcheck.common.globs import fits
+from opcheck.common.grouping import group_values
 from opcheck.data.strict_yaml import read_as
 from opcheck.kernels.kernel_records import KernelOutcome, Task, Verdict
 
@@ -121,18 +121,11 @@ def family_of(name: str, forms: Iterable[str]) -> str:
 
 def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
     """Return the kernels of a release by operation."""
-    operations: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(kernels):
-        operations[parse(name).operation].append(name)
     tasks = []
-    for operation, members in operations.items():
+    for operation, members in group_values((parse(name).operation, name) for name in sorted(kernels)).items():
         forms = [parse(name).form for name in members]
-        by_family: dict[str, list[str]] = defaultdict(list)
-        for name in members:
-            by_family[family_of(name, forms)].append(name)
-        tasks += [
-            Task(family=family, operation=operation, kernels=tuple(listed)) for family, listed in by_family.items()
-        ]
+        families = group_values((family_of(name, forms), name) for name in members)
+        tasks += [Task(family=name, operation=operation, kernels=tuple(listed)) for name, listed in families.items()]
     return tuple(tasks)
 
 

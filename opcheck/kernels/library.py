@@ -11,6 +11,7 @@ from opcheck.common import documents
 from opcheck.common.caches import load, make, require_private, store
 from opcheck.common.errors import OpListError
 from opcheck.common.files import open_replacement
+from opcheck.common.picking import pick
 from opcheck.data.wheels import archive, metal_source, metallib
 from opcheck.data.wheels.archive import open_archive
 from opcheck.data.wheels.metallib import Function
@@ -125,9 +126,7 @@ def entries(library: Library, pattern: str = "") -> tuple[CataloguedKernel, ...]
 
 def _catalogue(name: str, bitcode: bytes) -> CataloguedKernel:
     named, arguments = kernel_names.parse(name), air.arguments(str(air.parse(bitcode))) if bitcode else ()
-    return CataloguedKernel(
-        name=name, operation=named.operation, form=named.form, dtypes=named.dtypes, arguments=arguments
-    )
+    return CataloguedKernel(name=name, arguments=arguments, **pick(named, "operation", "form", "dtypes"))
 
 
 def changes(

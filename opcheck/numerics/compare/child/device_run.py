@@ -11,6 +11,7 @@ from torch import nn
 from opcheck.capture.child.run import leave_uncompiled
 from opcheck.capture.request import CaptureRequest
 from opcheck.common.errors import UsageError
+from opcheck.common.picking import pick
 from opcheck.numerics.child import installed_devices
 from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
 from opcheck.numerics.compare.child import reproducer
@@ -68,8 +69,7 @@ def compare(request: CaptureRequest, plan: ComparePlan, say: Say) -> DeviceCompa
         loss=on_device.run.loss,
         calls=tally.calls,
         outcomes=dict(tally.outcomes),
-        elsewhere=mode.elsewhere,
-        views=mode.views,
+        **pick(mode, "elsewhere", "views"),
         wrong=tuple(tally.wrong()),
         operators=tuple(tally.operators()),
         times=tuple(on_device.clock.records()) if on_device.clock else (),

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from opcheck.common.errors import OpcheckError
+from opcheck.common.picking import pick
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import Phase, RouteKind
 from opcheck.common.yaml_text import load_shipped
@@ -159,13 +160,8 @@ def _record(key: WrongPlace, line: _WrongLine, mended: str) -> WrongNumbers:
     assert line.smallest is not None
     assert line.worst is not None
     return WrongNumbers(
-        op=key.op,
-        kernel=key.kernel,
-        dtype=key.dtype,
-        calls=line.calls,
-        elements=line.elements,
-        compared=line.compared,
-        error=line.error,
+        **pick(key, "op", "kernel", "dtype"),
+        **pick(line, "calls", "elements", "compared", "error"),
         smallest=_sample(line.smallest),
         worst=_sample(line.worst),
         mended=mended,
@@ -205,9 +201,7 @@ class ShadowKernels:
     def _read_kernels(self, release: str) -> ReleaseKernels:
         return release_kernels.of_release(release, self._machine)
 
-    def add(
-        self, op: str, route: RouteKind, outputs: tuple[Tensor, ...], flops: int, place: Callable[[], CallPlace]
-    ) -> None:
+    def add(self, op: str, route: RouteKind, outputs: tuple[Tensor, ...], flops: int, place: PlaceOf) -> None:
         """Count a call of the run; ``outputs`` are its results."""
         checked = self.check.take() if self.check else None
         if route in {"view", "copy"}:

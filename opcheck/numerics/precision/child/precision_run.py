@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from opcheck.capture.child.build import OnMps
 from opcheck.capture.child.run import leave_uncompiled
 from opcheck.capture.request import CaptureRequest
+from opcheck.common.picking import pick
 from opcheck.model.records import Precision, PrecisionModule, RelativeError
 from opcheck.numerics.child.closeness import distance
 from opcheck.numerics.child.line_tally import digits
@@ -118,10 +119,7 @@ class _PrecisionRun:
             gradients = sorted(self._gradients(), key=lambda entry: (-float(entry[1]), entry[0]))
         return Precision(
             dtype=self.name,
-            limit=self.tally.limit,
-            calls=self.tally.calls,
-            divergence=self.tally.divergence,
-            crossing=self.tally.crossing,
+            **pick(self.tally, "limit", "calls", "divergence", "crossing"),
             lines=tuple(self.tally.lines(_LINES)),
             modules=tuple(self.modules.records(self.tally))[:_MODULES],
             events=tuple(self.tally.events()),

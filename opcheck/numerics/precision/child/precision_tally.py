@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Literal
 
+from opcheck.common.picking import pick
 from opcheck.common.vocabulary import PrecisionEventKind
 from opcheck.model.records import GroupLocation, PrecisionEvent, PrecisionLine
 from opcheck.numerics.child.closeness import Distance
@@ -122,11 +123,5 @@ class PrecisionTally:
 
 
 def _line(op: str, where: GroupLocation, first: int, errors: ShadowedCall | _Errors) -> PrecisionLine:
-    return PrecisionLine(
-        op=op,
-        place=where,
-        first=first,
-        local=digits(errors.local),
-        inherited=digits(errors.inherited),
-        total=digits(errors.total),
-    )
+    rounded = {name: digits(error) for name, error in pick(errors, "local", "inherited", "total").items()}
+    return PrecisionLine(op=op, place=where, first=first, **rounded)
