@@ -8,6 +8,7 @@ raises a ValueError of its own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -15,7 +16,7 @@ import re
 import reprlib
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
@@ -175,12 +176,8 @@ def from_json(content: str | bytes, kind: Any = Any) -> Any:
     Raises:
         DocumentError: it is no JSON, or has another type.
     """
-    try:
+    with _explain(msgspec.DecodeError, UnicodeError):
         value = msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise DocumentError(str(error)) from error
-    except RecursionError as error:
-        raise _too_deep() from error
     if kind is Any:
         _check_depth(value)
     return value
@@ -197,13 +194,9 @@ def from_python_json(content: str) -> Any:
     except DocumentError:
         if "NaN" not in content and "Infinity" not in content:
             raise
-    try:
+    with _explain(ValueError, prefix="JSON is malformed: "):
         value = json.loads(content)
         json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-    except ValueError as error:
-        raise DocumentError(f"JSON is malformed: {error}") from error
-    except RecursionError as error:
-        raise _too_deep() from error
     _check_depth(value)
     return value
 
@@ -286,12 +279,8 @@ def from_toml(content: str | bytes) -> dict[str, Any]:
     # tomllib takes time that grows with the square of a key's parts (Python 3.13, Lib/tomllib/_parser.py, NestedDict).
     if _LONG_KEY.search(text):
         raise _too_deep()
-    try:
+    with _explain(ValueError):
         value: dict[str, Any] = tomllib.loads(text)
-    except ValueError as error:
-        raise DocumentError(str(error)) from error
-    except RecursionError as error:
-        raise _too_deep() from error
     _check_depth(value)
     return value
 
@@ -302,10 +291,17 @@ def convert(value: object, kind: type[Kind]) -> Kind:
     Raises:
         DocumentError: it is of another kind.
     """
-    try:
+    with _explain(msgspec.ValidationError):
         return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise DocumentError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _explain(*errors: type[Exception], prefix: str = "") -> Iterator[None]:
+    """Turn a reader's errors, and that of a text that nests too deep, into a DocumentError."""
+    try:
+        yield
+    except errors as error:
+        raise DocumentError(f"{prefix}{error}") from error
     except RecursionError as error:
         raise _too_deep() from error
 
