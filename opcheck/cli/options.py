@@ -417,21 +417,17 @@ def _possible_file(path: str) -> str:
     return path
 
 
+OUTPUT = Option(
+    "Output file; its suffix selects the format.", "output", short="-o", metavar="FILE", check=_possible_file,
+    action="writes",
+)  # fmt: skip
+
+
 class OutputOptions(Record, frozen=True, kw_only=True):
     """Options that choose the format and the destination of an answer."""
 
     format: Annotated[str | None, formats(ANSWERS)] = None
-    path: Annotated[
-        str,
-        Option(
-            "Output file; its suffix selects the format.",
-            "output",
-            short="-o",
-            metavar="FILE",
-            check=_possible_file,
-            action="writes",
-        ),
-    ] = ""
+    path: Annotated[str, OUTPUT] = ""
     brief: Annotated[bool, flag("JSON with the deciding facts, in 400 tokens.")] = False
 
     @property
