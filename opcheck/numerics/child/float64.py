@@ -42,11 +42,6 @@ def is_random(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags and not func.__name__.startswith(_NOT_RANDOM)
 
 
-def moves_nothing(func: Any) -> bool:
-    """Return whether an operator only turns a tensor into a view of itself, or takes a number out of a tensor."""
-    return func is aten._local_scalar_dense.default or torch.Tag.inplace_view in func.tags
-
-
 def widen_dtype(value: Any) -> Any:
     """Return the wide dtype of a dtype; anything else as it is."""
     return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
@@ -58,6 +53,11 @@ class Float64Call(NamedTuple):
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+
+    @property
+    def moves_nothing(self) -> bool:
+        """True if it only turns a tensor into a view of itself, or takes a number out of a tensor."""
+        return self.func is aten._local_scalar_dense.default or torch.Tag.inplace_view in self.func.tags
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments by their names in the schema, defaults included."""

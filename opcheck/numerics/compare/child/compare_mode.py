@@ -3,6 +3,7 @@
 Each call is made again from the device's own inputs: the loss of an earlier call does not count against a later call.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from opcheck.numerics.child.closeness import WorstElement, has_tolerance, measure
-from opcheck.numerics.child.float64 import BLANK, Float64Call, Float64Mode, is_random, moves_nothing
+from opcheck.numerics.child.float64 import BLANK, Float64Call, Float64Mode, is_random
 from opcheck.numerics.child.kept_tensors import can_keep, keep, keep_all, restore
 from opcheck.numerics.compare.child import cpu_reference
 from opcheck.numerics.compare.comparison_records import BEYOND, TIMES, Outcome
@@ -76,7 +77,7 @@ class CompareMode(Float64Mode):
     def passes(self, call: Float64Call) -> bool:
         """Return whether the call only looks at its tensors in another way."""
         func = call.func
-        is_view = moves_nothing(func) or (func.is_view and not (self._views and _alone(func)))
+        is_view = call.moves_nothing or (func.is_view and not (self._views and _alone(func)))
         self.views += is_view
         return is_view
 
@@ -125,7 +126,6 @@ class _Judge:
     def __init__(self, call: Float64Call, *, on_cpu: bool) -> None:
         self._call = call
         self._on_cpu = on_cpu
-        self._in_its_dtype: list[torch.Tensor] | None = None
 
     def judge(self, made: list[torch.Tensor]) -> ComparedCall:
         """Return the worst of the results."""
@@ -158,7 +158,7 @@ class _Judge:
                 judged = judged._replace(worst=measured)
                 if measured.error <= 1:
                     return judged
-        opinion = self._second_opinion()
+        opinion = self._second_opinion
         if number < len(opinion):
             tensor = opinion[number]
             if tensor.dtype == result.dtype and _alike(result, tensor):
@@ -184,11 +184,10 @@ class _Judge:
             return measure(result.masked_fill(outside, 0), exact.masked_fill(outside, 0))
         return measured
 
+    @functools.cached_property
     def _second_opinion(self) -> list[torch.Tensor]:
-        """Return what the CPU makes of it in the same dtype; where the run is on the CPU, that is the run."""
-        if self._in_its_dtype is None:
-            self._in_its_dtype = [] if self._on_cpu else cpu_reference.in_its_dtype(self._call) or []
-        return self._in_its_dtype
+        """What the CPU makes of it in the same dtype; where the run is on the CPU, that is the run."""
+        return [] if self._on_cpu else cpu_reference.in_its_dtype(self._call) or []
 
 
 def _read(tensor: torch.Tensor) -> torch.Tensor:

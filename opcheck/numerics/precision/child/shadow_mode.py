@@ -10,16 +10,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from opcheck.numerics.child.closeness import Distance, distance, vanishes
-from opcheck.numerics.child.float64 import (
-    BLANK,
-    PRODUCTS,
-    WIDE,
-    Float64Call,
-    Float64Mode,
-    is_random,
-    moves_nothing,
-    widen_dtype,
-)
+from opcheck.numerics.child.float64 import BLANK, PRODUCTS, WIDE, Float64Call, Float64Mode, is_random, widen_dtype
 from opcheck.numerics.precision.child.precision_tally import PrecisionTally, ShadowedCall
 from opcheck.tracing.call_sites import CallSites
 from opcheck.tracing.torch_private.tensors import negative_view, storage_address
@@ -195,7 +186,7 @@ class ShadowMode(Float64Mode):
 
     def passes(self, call: Float64Call) -> bool:
         """Return whether the call makes no number: views and writes of such find float64's values by their memory."""
-        return call.func.is_view or call.func.overloadpacket in BLANK or moves_nothing(call.func)
+        return call.func.is_view or call.func.overloadpacket in BLANK or call.moves_nothing
 
     def before_call(self, call: Float64Call) -> _Before:
         """Return the float64 values of the call's operands."""
