@@ -14,6 +14,7 @@ import msgspec
 
 from opcheck.common.globs import fits
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.data.strict_yaml import read_as
 from opcheck.kernels.kernel_records import KernelOutcome, Task, Verdict
 
@@ -66,14 +67,9 @@ def parse(name: str) -> Named:
     while end < len(words) and _MORE.fullmatch(words[end]):
         end += 1
     rest = words[end:]
-    types = tuple(_FLOAT8 if word == _SHORT else word for word in rest)
+    types = tuple(_FLOAT8 if word == _SHORT else word for word in rest if not word.endswith("Params"))
     params = next((word for word in rest if word.endswith("Params")), "")
-    return Named(
-        "_".join(words[:start]),
-        "_".join(words[start:end]),
-        tuple(word for word in types if not word.endswith("Params")),
-        params,
-    )
+    return Named("_".join(words[:start]), "_".join(words[start:end]), types, params)
 
 
 def matching(names: Iterable[str], pattern: str) -> list[str]:
@@ -131,12 +127,5 @@ def tasks(kernels: Iterable[str]) -> tuple[Task, ...]:
 
 def outcome_of(task: Task, name: str, verdict: Verdict, reason: str, **judged: Any) -> KernelOutcome:
     """Return the outcome of a kernel of a task."""
-    return KernelOutcome(
-        kernel=name,
-        family=task.family,
-        operation=task.operation,
-        dtypes=parse(name).dtypes,
-        verdict=verdict,
-        reason=reason,
-        **judged,
-    )
+    about = pick(task, "family", "operation") | judged
+    return KernelOutcome(kernel=name, dtypes=parse(name).dtypes, verdict=verdict, reason=reason, **about)

@@ -31,9 +31,7 @@ LENGTHS = (1, 7, 33, 100, 1025)
 _FLUSHED = 2.0**-116
 
 
-#: Bytes of the types that structs have arrays of.
-_WIDTHS = {"long": 8, "ulong": 8, "int": 4, "uint": 4, "float": 4}
-#: The dtypes of numbers that the host passes, and of the elements of their vectors.
+#: The dtypes of numbers that the host passes, and of the elements of their vectors and arrays.
 _NUMBERS = {
     "bool": torch.bool, "uchar": torch.uint8, "int": torch.int32, "uint": torch.int32, "long": torch.int64,
     "ulong": torch.int64, "float": torch.float32, "half": torch.float16, "bfloat": torch.bfloat16,
@@ -115,7 +113,8 @@ def pack_struct(argument: air.KernelParameter, numbers: Mapping[str, Any]) -> Te
         value = numbers.get(field.name, ())
         listed = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
         # The size of a plain array is that of one element, the size of a metal::array that of all.
-        width = _WIDTHS.get(field.type) or field.size // max(field.length, 1)
+        element = _NUMBERS.get(field.type)
+        width = element.itemsize if element else field.size // max(field.length, 1)
         for place, item in enumerate(listed):
             at = field.offset + place * width
             memory[at : at + width] = pack(field.type, (), width, (item,))[:width]

@@ -184,10 +184,10 @@ def expect(
     denormal = [judging.is_denormal(operand) for operand in used]
     flushed = None
     if bool(torch.stack(denormal).any()):
-        zeros = [
-            torch.copysign(torch.zeros_like(o), o) if bool(d.any()) else o for o, d in zip(used, denormal, strict=True)
-        ]
-        kept = tuple(torch.where(d, zero, o) for d, zero, o in zip(denormal, zeros, used, strict=True))
+        kept = tuple(
+            torch.where(d, torch.copysign(torch.zeros_like(o), o), o) if bool(d.any()) else o
+            for o, d in zip(used, denormal, strict=True)
+        )
         flushed, _ = _evaluate(operation, kept, parameters)
     moves = None
     if (floating or value.dtype.is_floating_point) and not comparing and value.dtype != torch.bool:
