@@ -225,14 +225,10 @@ class Emulation:
 
     def note_lacking(self, main_globals: Collection[str], error: BaseException) -> None:
         """Note if an error of this process is due to a global that the main process sets and this one does not."""
-        name = find_lacking_global(error, main_globals)
-        if not name:
-            return
-        message = f"a spawned process lacks {name}, which the main process sets: {type_and_text(error)}"
-        problem = Problem(
-            kind="lacks_global", message=message, answered=type_and_text(error), location=locate_raise(error)
-        )
-        self._add(problem)
+        if name := find_lacking_global(error, main_globals):
+            text = type_and_text(error)
+            message = f"a spawned process lacks {name}, which the main process sets: {text}"
+            self._add(Problem(kind="lacks_global", message=message, answered=text, location=locate_raise(error)))
 
     def _add(self, problem: Problem) -> None:
         if problem not in self._problems:
