@@ -365,15 +365,14 @@ def _hide_triton() -> Iterator[None]:
 
     torch keeps the answer of its own import, so that this is cleared before and after.
     """
-    before = sys.modules.get("triton")
+    before = {"triton": sys.modules["triton"]} if "triton" in sys.modules else {}
     places.forget_triton()
     sys.modules["triton"] = None  # type: ignore[assignment]
     try:
         yield
     finally:
-        del sys.modules["triton"]
-        if before is not None:
-            sys.modules["triton"] = before
+        sys.modules.pop("triton", None)
+        sys.modules.update(before)
         places.forget_triton()
 
 

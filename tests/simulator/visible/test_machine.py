@@ -114,6 +114,15 @@ def test_torch_asks_for_triton_again_after_the_block(monkeypatch: pytest.MonkeyP
     assert has_triton_package()
 
 
+def test_a_block_within_another_leaves_triton_hidden_until_the_outer_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    with mps_backend(TARGET):
+        with mps_backend(TARGET):
+            assert sys.modules["triton"] is None
+        assert sys.modules["triton"] is None
+    assert "triton" not in sys.modules
+
+
 @pytest.mark.parametrize("name", ["processor", "mac_ver"])
 def test_a_library_can_find_out_that_it_is_on_apple_silicon(name: str) -> None:
     with mps_backend(TARGET):
