@@ -87,6 +87,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "conv-backward-strided-gradient": {"grad_output": (LAST, PLANE)},
     "conv-backward-strided-gradient-2-5": {"grad_output": (LAST, PLANE)},
+    "index-reduce-nan": {"reduce": ("amax", "mean")},
+    "scatter-reduce-nan-hangs": {"reduce": ("prod", "sum")},
     "loss-mixed-dtypes-aborts": {"self": WHOLE, "target": (HALF, WHOLE)},
     "col2im-blocks": {
         "self": (tensor(1, 6, 10), tensor(1, 6, 9)),
