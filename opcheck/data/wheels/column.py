@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -93,7 +94,10 @@ def registrations(image: Image) -> tuple[Registration, ...]:
     Raises:
         OpListError: the library has no registrations, or one whose name is not a constant.
     """
-    targets = _registering_functions(image)
+    symbols = ((prefix, *symbol) for prefix in (_IMPL, _FALLBACK) for symbol in image.matching(prefix))
+    targets = {address: prefix for prefix, address, name in symbols if ".cold" not in name}
+    if set(targets.values()) != {_IMPL, _FALLBACK}:
+        raise damage("no_registering_functions", "libtorch_cpu.dylib")
     entries: list[Registration] = []
     for address, symbol in image.matching("TORCH_LIBRARY_IMPL_init_"):
         match = _INIT.search(symbol)
@@ -101,14 +105,6 @@ def registrations(image: Image) -> tuple[Registration, ...]:
             continue
         entries.extend(_read_block(image, address, symbol, match, targets))
     return tuple(entries)
-
-
-def _registering_functions(image: Image) -> dict[int, str]:
-    symbols = ((prefix, *symbol) for prefix in (_IMPL, _FALLBACK) for symbol in image.matching(prefix))
-    targets = {address: prefix for prefix, address, name in symbols if ".cold" not in name}
-    if set(targets.values()) != {_IMPL, _FALLBACK}:
-        raise damage("no_registering_functions", "libtorch_cpu.dylib")
-    return targets
 
 
 def _read_block(
@@ -374,21 +370,17 @@ def check(registrations: Dispatch, schemas: Mapping[str, Schema]) -> None:
     for key in ("MPS", "SparseMPS", "SparseCsrMPS"):
         declared = {name for name, schema in schemas.items() if key in schema.keys}
         registered = registrations.key(key)
-        missing = declared - registered
-        _expect(f"{key}: in the yaml only", missing, holds=not missing)
+        _expect(f"{key}: in the yaml only", declared - registered)
         extra = registered - declared - (by_hand | _BY_HAND if key == "MPS" else frozenset())
-        _expect(f"{key}: in the library only", extra, holds=not extra)
+        _expect(f"{key}: in the library only", extra)
         if key == "MPS":
-            both = by_hand & declared
-            _expect("a fallback that the yaml calls a kernel", both, holds=not both)
-    is_expected = registrations.error_stub == {"aten::_slow_conv2d_forward"}
-    _expect("error stubs", registrations.error_stub, holds=is_expected)
-    unknown = frozenset().union(*registrations.kernels.values()) - schemas.keys()
-    _expect("kernels without a schema", unknown, holds=not unknown)
+            _expect("a fallback that the yaml calls a kernel", by_hand & declared)
+    _expect("error stubs", registrations.error_stub, frozenset({"aten::_slow_conv2d_forward"}))
+    _expect("kernels without a schema", frozenset().union(*registrations.kernels.values()) - schemas.keys())
 
 
-def _expect(what: str, names: AbstractSet[str], *, holds: bool) -> None:
-    if not holds:
+def _expect(what: str, names: AbstractSet[str], expected: AbstractSet[str] = frozenset()) -> None:
+    if names != expected:
         raise damage("disagrees", ", ".join(sorted(names)[:8]) or "nothing found", what=what)
 
 
@@ -409,25 +401,20 @@ def column(
         dict.fromkeys(registrations.error_stub, "error_stub"),
         _only(missing, registrations.key("MPS")),
         dict.fromkeys(registrations.key("MPS"), "kernel"),
-        {
-            name: f"out:{schemas[name].out}" if schemas[name].out else "composite_explicit"
-            for name in registrations.key("CompositeExplicitAutogradNonFunctional")
-        },
+        {n: _calling("out", schemas[n].out) for n in registrations.key("CompositeExplicitAutogradNonFunctional")},
         _only(missing, registrations.key("CompositeExplicitAutograd")),
-        {
-            name: f"wrapper:{schemas[name].base}" if schemas[name].base else "composite_explicit"
-            for name in registrations.key("CompositeExplicitAutograd")
-        },
+        {n: _calling("wrapper", schemas[n].base) for n in registrations.key("CompositeExplicitAutograd")},
         _only(missing, registrations.key("CompositeImplicitAutograd")),
         dict.fromkeys(registrations.key("CompositeImplicitAutograd"), "composite_implicit"),
         dict.fromkeys(registrations.key("CPU"), "cpu_only"),
         dict.fromkeys(schemas, "no_dense_kernel"),
     )
-    values: dict[str, str] = {}
-    for table in tables:
-        for name, value in table.items():
-            values.setdefault(name, value)
-    return values
+    return dict(ChainMap(*tables))
+
+
+def _calling(how: str, name: str | None) -> str:
+    """Return the value of an overload whose kernel calls another overload, if it does."""
+    return f"{how}:{name}" if name else "composite_explicit"
 
 
 def _only(missing: Mapping[str, str], registered: AbstractSet[str]) -> dict[str, str]:
