@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import msgspec
 
 from opcheck.common.errors import UsageError
+from opcheck.common.grouping import group_values
 from opcheck.common.picking import pick
 from opcheck.common.versions import Version
 from opcheck.data.extensions import (
@@ -90,7 +91,9 @@ def read_extension(path: Path) -> ExtensionFacts:
     name, version = about.package, about.version
     line = str(Version.parse(version))
     with open_archive(path, _HINT) as wheel:
-        requires = _requires(wheel, f"{name}-{version}.dist-info/METADATA")
+        metadata = wheel.read(f"{name}-{version}.dist-info/METADATA").decode("utf-8", "replace")
+        asked: list[str] = HeaderParser().parsestr(metadata).get_all("Requires-Dist", [])
+        requires = next((text for text in asked if re.match(r"torch\b(?![-_.])", text)), "")
         column, libraries = _operators(wheel, name)
     torch_line = torch_line_of(name, line)
     pinned = _PINNED.match(requires)
@@ -110,13 +113,6 @@ def read_extension(path: Path) -> ExtensionFacts:
         counts=ExtensionCounts(mps=kinds.count("kernel"), cpu_only=kinds.count("cpu_only"), operators=len(kinds)),
     )
     return ExtensionFacts(library=name, release=release, column=column)
-
-
-def _requires(wheel: ZipFile, metadata: str) -> str:
-    """Return the wheel's requirement on torch; empty where it has none."""
-    headers = HeaderParser().parsestr(wheel.read(metadata).decode("utf-8", "replace"))
-    asked: list[str] = headers.get_all("Requires-Dist", [])
-    return next((text for text in asked if re.match(r"torch\b(?![-_.])", text)), "")
 
 
 def _operators(wheel: ZipFile, name: str) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -190,34 +186,25 @@ def find_registered(image: Image) -> tuple[Registered, ...]:
 
 
 def _read_function(image: Image, address: int, names: tuple[str, ...]) -> Iterator[Registered]:
-    block = next((m for name in names if (m := _IMPL_BLOCK.search(name))), None)
-    declares = next((m for name in names if (m := _DEF_BLOCK.search(name))), None)
-    function = _RegisteringFunction(
-        symbol=names[0],
-        impl=(block["namespace"], block["key"]) if block else None,
-        declares=declares["namespace"] if declares else "",
-    )
+    function = _RegisteringFunction(names)
     for event in run(image.code(address), address):
         if isinstance(event, Address) and function.declares:
             yield from _find_declared(function.declares, image.string(event.value))
-        elif isinstance(event, LinkedCall):
-            target = _target(image, event.target)
-            if target:
-                registers = event.registers
-                words = (registers.get(r) for r in (0, 1))
-                first, second = (None if w is None else image.string(w) for w in words)
-                yield from function.call(target, first, second)
+        elif isinstance(event, LinkedCall) and (target := _target(image, event.target)):
+            words = (event.registers.get(register) for register in (0, 1))
+            first, second = (None if w is None else image.string(w) for w in words)
+            yield from function.call(target, first, second)
 
 
 class _RegisteringFunction:
     """The registrations that the calls of a function make."""
 
-    def __init__(self, *, symbol: str, impl: tuple[str, str] | None, declares: str) -> None:
-        self.symbol = symbol
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.symbol = names[0]
         #: namespace and key, of a TORCH_LIBRARY_IMPL block.
-        self.impl = impl
+        self.impl = next(((m["namespace"], m["key"]) for m in map(_IMPL_BLOCK.search, names) if m), None)
         #: namespace, of a TORCH_LIBRARY or TORCH_LIBRARY_FRAGMENT block.
-        self.declares = declares
+        self.declares = next((m["namespace"] for m in map(_DEF_BLOCK.search, names) if m), "")
         #: namespace and key of the last block of the stable ABI that was opened.
         self.stable = ("", "")
 
@@ -271,10 +258,8 @@ def _bare(text: str | None, symbol: str) -> str:
 
 def find_values(namespace: str, registrations: Iterable[Registered]) -> dict[str, str]:
     """Return the value of each operator of a namespace, by the dispatcher's order; see column.py."""
-    kernels: dict[str, set[str]] = {}
-    for entry in registrations:
-        if entry.namespace == namespace:
-            kernels.setdefault(f"{namespace}::{entry.name}", set()).add(entry.key)
+    own = (entry for entry in registrations if entry.namespace == namespace)
+    kernels = group_values((f"{namespace}::{entry.name}", entry.key) for entry in own)
     order = (
         ("MPS", "kernel"),
         ("CompositeExplicitAutograd", "composite_explicit"),
