@@ -11,12 +11,9 @@ import lief
 import numpy as np
 
 from opcheck.common import documents
-from opcheck.common.errors import OpListError
 from opcheck.common.grouping import group_values
 from opcheck.common.yaml_text import load_shipped
-
-_HINT = "give a macOS arm64 wheel of torch as the package index serves it"
-
+from opcheck.data.wheels.damage import damage
 
 #: The sections with the texts of a library.
 _TEXTS = frozenset({"__cstring", "__const"})
@@ -51,7 +48,7 @@ class Image:
         self._addresses = sorted(symbols)
         text = [section for section in self.sections if section.name == "__text"]
         if len(text) != 1:
-            raise OpListError("the library has no __text section", hint=_HINT)
+            raise damage("no_text", "")
         self.text = text[0]
 
     @classmethod
@@ -66,9 +63,7 @@ class Image:
         fat = lief.MachO.parse(str(path), config)
         binary = fat.at(0) if fat is not None and fat.size == 1 else None
         if binary is None or binary.header.cpu_type != lief.MachO.Header.CPU_TYPE.ARM64:
-            raise OpListError(
-                "not a thin arm64 Mach-O library: MPS exists on Apple silicon only", context=path.name, hint=_HINT
-            )
+            raise damage("not_arm64", path.name)
         names = group_values((symbol.value, str(symbol.name)) for symbol in binary.symbols if symbol.value)
         sections = (
             Section(str(s.segment_name), str(s.name), s.virtual_address, s.size, s.offset) for s in binary.sections

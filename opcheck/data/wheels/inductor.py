@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from opcheck.common import documents
 from opcheck.common.caches import require_private
 from opcheck.common.errors import OpListError
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data.wheels import archive
-from opcheck.data.wheels.archive import open_archive
 from opcheck.data.wheels.damage import damage
 
 if TYPE_CHECKING:
@@ -25,12 +25,7 @@ BACKEND = "torch/_inductor/codegen/mps.py"
 WRAPPER = "torch/_inductor/codegen/cpp_wrapper_mps.py"
 HEADERS = "torch/include"
 #: How operators are decomposed and lowered, whatever the device.
-RULES = (
-    *("torch/_decomp/__init__.py", "torch/_decomp/decompositions.py"),
-    *("torch/_inductor/decomposition.py", "torch/_inductor/lowering.py"),
-    *("torch/_refs/__init__.py", "torch/_refs/nn/functional/__init__.py"),
-    *("torch/_refs/fft.py", "torch/_refs/linalg/__init__.py", "torch/_refs/special/__init__.py"),
-)
+RULES: tuple[str, ...] = tuple(load_shipped(Path(__file__).with_name("operator_rules.yaml")))
 _MEMBERS = re.compile("|".join([*map(re.escape, (BACKEND, WRAPPER, *RULES)), rf"{HEADERS}/c10/metal/\w+\.h"]))
 #: The content of a folder; another version of this program may have unpacked less.
 _CONTENT = "3"
@@ -62,7 +57,7 @@ def unpack_inductor(release: Release, cache: Path | None = None) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unpacking-") as scratch:
         content = Path(scratch, "content")
-        with open_archive(wheel, _HINT) as members:
+        with archive.open_archive(wheel, _HINT) as members:
             for name in filter(_MEMBERS.fullmatch, members.namelist()):
                 path = content / name
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,10 +8,9 @@ import struct
 
 import msgspec
 
-from opcheck.common.errors import OpListError
+from opcheck.data.wheels.damage import damage
 
 _MAGIC = b"MTLB"
-_HINT = "the format has changed; metallib.py must learn it"
 #: In the header: the offsets of the list of functions and of the bitcode.
 _FUNCTIONS_AT, _BITCODE_AT = 0x18, 0x48
 #: Mach-O: the size of the 64-bit header, the load command of a 64-bit segment, and the size of
@@ -49,9 +48,9 @@ def sections(dylib: bytes) -> dict[str, bytes]:
                         contents[name] = dylib[offset : offset + length]
             at += size
     except (struct.error, ValueError) as error:
-        raise OpListError("a dylib whose sections cannot be read", context=str(error), hint=_HINT) from error
+        raise damage("no_sections", str(error)) from error
     if magic != _MACH_MAGIC:
-        raise OpListError("a dylib whose sections cannot be read", context="no 64-bit Mach-O file", hint=_HINT)
+        raise damage("no_sections", "no 64-bit Mach-O file")
     return contents
 
 
@@ -65,7 +64,7 @@ def functions(data: bytes) -> tuple[Function, ...]:
         OpListError: not a metallib, or a damaged metallib.
     """
     if data[:4] != _MAGIC:
-        raise OpListError("the Metal section contains no metallib", hint=_HINT)
+        raise damage("no_metallib", "")
     compiled = []
     try:
         (start,) = struct.unpack_from("<Q", data, _FUNCTIONS_AT)
@@ -76,8 +75,7 @@ def functions(data: bytes) -> tuple[Function, ...]:
             compiled.append(_function(data, data[at + 4 : at + size]))
             at += size
     except (struct.error, ValueError, OverflowError) as error:
-        message = "a metallib whose list of functions cannot be read"
-        raise OpListError(message, context=str(error), hint=_HINT) from error
+        raise damage("no_functions", str(error)) from error
     return tuple(compiled)
 
 

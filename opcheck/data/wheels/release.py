@@ -15,8 +15,7 @@ from opcheck.data.files import Counts, Release, add_column, dump_releases, read_
 from opcheck.data.history import by_version
 from opcheck.data.registrations import FILES, VALUES, forget
 from opcheck.data.wheels import archive, column
-from opcheck.data.wheels.archive import obtain, report_damage
-from opcheck.data.wheels.column import Schema, find_declared, python_kernels, read_schemas, registrations
+from opcheck.data.wheels.archive import obtain
 from opcheck.data.wheels.damage import damage
 from opcheck.data.wheels.image import Image
 
@@ -40,20 +39,20 @@ def read_release(path: Path) -> ReleaseFacts:
         OpListError: the file is no such wheel or is damaged, or its sources contradict each other
             in a way that no earlier release did.
     """
-    with report_damage(path, "download it again, or name another release"):
+    with archive.report_damage(path, "download it again, or name another release"):
         return _read(path)
 
 
 def _read(path: Path) -> ReleaseFacts:
     wheel = archive.read_archive(path)
-    python = python_kernels(wheel.python_sources())
+    python = column.python_kernels(wheel.python_sources())
     with tempfile.TemporaryDirectory(prefix="opcheck-wheel-") as folder:
         tree = Path(folder)
         wheel.unpack(tree)
-        written = read_schemas(tree)
+        written = column.read_schemas(tree)
         image = Image.parse(tree / archive.LIBRARY)
-    dispatch = column.dispatch(registrations(image))
-    schemas = _with_declared(written, find_declared(image))
+    dispatch = column.dispatch(column.registrations(image))
+    schemas = _with_declared(written, column.find_declared(image))
     column.check(dispatch, schemas)
     column.check_unconditional(image)
     table = column.stub_table(image)
@@ -88,11 +87,11 @@ def _read(path: Path) -> ReleaseFacts:
     return ReleaseFacts(release=release, columns=columns)
 
 
-def _with_declared(written: dict[str, Schema], names: frozenset[str]) -> dict[str, Schema]:
+def _with_declared(written: dict[str, column.Schema], names: frozenset[str]) -> dict[str, column.Schema]:
     """Return the yaml's overloads, and those that only C++ declares (aten::quantized_lstm.input ...)."""
     if not written.keys() <= names:
         raise damage("undeclared", ", ".join(sorted(written.keys() - names)[:8]))
-    return {name: written.get(name, Schema(generated=False, keys=())) for name in names}
+    return {name: written.get(name, column.Schema(generated=False, keys=())) for name in names}
 
 
 def _minimum_macos(image: Image) -> tuple[str, str]:
