@@ -429,7 +429,7 @@ def _without_inductor(tried: Attempts, metal: Attempts, why: str, known: _Defect
 
 
 #: The advice where no backend works, by the outcome of a backend without code.
-_PORTABLE_ADVICE = {"needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1", "could not tell": _UNKNOWN}
+_PORTABLE_ADVICE = {"needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1", _UNKNOWN: _UNKNOWN}
 
 
 def _next(tried: Attempts, command: str) -> str:
@@ -548,18 +548,9 @@ def _release_mismatch(
         f"torch {target.torch} decomposes or lowers {and_more(differing, 6)} differently from torch {installed}, "
         "which compiled it here: --exact uses the target's own"
     )
-    if metal:
-        unchecked = (
-            f"the decompositions, lowerings and fusion of torch {target.torch}: those of torch {installed}, which is "
-            f"installed here; Metal was written by the codegen/mps.py of torch {metal} (--exact "
-            f"runs the whole target); of this program's operators {and_more(differing, 20) or 'none'} differ in "
-            "their own rules"
-        )
-    else:
-        unchecked = (
-            f"the Inductor of torch {target.torch}{f' ({unread})' if unread else ''}: that of torch {installed}, "
-            "which is installed here, wrote the kernels"
-        )
+    versions = {"target": target.torch, "installed": installed, "metal": metal}
+    words = {"operators": and_more(differing, 20) or "none", "why": f" ({unread})" if unread else ""}
+    unchecked: str = NOT_CHECKED["own_metal" if metal else "other_metal"].format(**versions, **words)
     return differs if differing else "", (unchecked,)
 
 
