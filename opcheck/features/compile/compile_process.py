@@ -18,7 +18,6 @@ from opcheck.common.errors import CaptureError, OpcheckError
 from opcheck.common.versions import Version
 from opcheck.data.files import Release
 from opcheck.data.wheels import inductor
-from opcheck.data.wheels.inductor import RULES
 from opcheck.features.compile import compile_records as records
 from opcheck.worker.environments import distribution_version
 from opcheck.worker.platform import CAN_FORK, SignalledError, ended_by
@@ -162,7 +161,7 @@ def differing(folder: str, operators: Iterable[str]) -> tuple[str, ...]:
 def _rules(root: Path) -> Mapping[str, set[str]]:
     """Return the texts that make up the rule of each operator."""
     rules: dict[str, set[str]] = defaultdict(set)
-    for file in RULES:
+    for file in inductor.RULES:
         path = root / file
         for statement in ast.parse(documents.read_text(path)).body if path.is_file() else ():
             for name, text in _rules_of(statement):

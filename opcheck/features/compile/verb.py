@@ -84,14 +84,12 @@ class KernelOptions(Record, frozen=True, kw_only=True):
 
     def inspect(self, compiled: records.CompiledVariants, headers: Path | None) -> records.CompiledVariants:
         """Write the kernels to files and have them read, where that is requested."""
+        from opcheck.features.compile.check import metal_check
+
         if self.check_metal:
-            from opcheck.features.compile.check.metal_check import check_kernels
-
-            compiled = check_kernels(compiled, headers)
+            compiled = metal_check.check_kernels(compiled, headers)
         if self.emit_metal:
-            from opcheck.features.compile.check.metal_check import emit
-
-            streams.note(f"{emit(compiled, self.emit_metal)} written to {self.emit_metal}")
+            streams.note(f"{metal_check.emit(compiled, self.emit_metal)} written to {self.emit_metal}")
         return compiled
 
 

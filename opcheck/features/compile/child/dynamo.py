@@ -60,7 +60,7 @@ def _id(text: str) -> str:
     return f"GB{number['number']}" if number else ""
 
 
-def failure(error: BaseException, kind: str = "compile") -> CompileFailure:
+def failure(error: BaseException) -> CompileFailure:
     """Return what was raised, by its first line; where it has none, by where it was raised."""
     text = error_text(error)
     name = error_type(error)
@@ -72,7 +72,7 @@ def failure(error: BaseException, kind: str = "compile") -> CompileFailure:
     first = first.partition(". This could be because the operator")[0]
     number = _id(text)
     return CompileFailure(
-        kind=_KINDS.get(name, kind),
+        kind=_KINDS.get(name, "compile"),
         message=f"{name}{f' ({number})' if number else ''}: {first}"[:500],
         location=locate_in_text(text) or locate_raise(error),
     )

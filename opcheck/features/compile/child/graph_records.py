@@ -128,10 +128,7 @@ MPS_ATTENTION = "aten::_scaled_dot_product_attention_math_for_mps"
 GENERATED = "generated_kernel"
 _THREADGROUP = re.compile(r"threadgroup\s+(?P<type>[\w:]+)\s+\w+\[(?P<count>[^\]]+)\]")
 
-_SIZES = {
-    "bool": 1, "char": 1, "uchar": 1, "short": 2, "ushort": 2, "half": 2, "bfloat": 2,
-    "int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8, "float2": 8, "float3": 16, "float4": 16,
-}  # fmt: skip
+_SIZES: dict[str, int] = load_shipped(Path(__file__).with_name("metal_sizes.yaml"))
 
 
 def kernel_of(name: str, source: str, schedule: Any) -> MetalKernel:

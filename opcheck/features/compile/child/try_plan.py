@@ -29,7 +29,6 @@ from opcheck.features.compile import compile_records as records
 from opcheck.features.compile import metal_runner
 from opcheck.features.compile.child import inductor_metal, variants
 from opcheck.features.compile.compile_process import REST, includes
-from opcheck.features.compile.metal_runner import NOT_PROVEN
 from opcheck.simulator.real_device import hide_device
 from opcheck.tracing.source_locations import is_own_code
 from opcheck.tracing.torch_private import compilation
@@ -85,7 +84,7 @@ def run(request: CaptureRequest, plan: records.CompilePlan, say: Say) -> records
         inputs=inputs.specs,
         inputs_note=inputs.note,
         backends=known,
-        not_checked=(*untrained, *((NOT_PROVEN,) if run_metal else ())),
+        not_checked=(*untrained, *((metal_runner.NOT_PROVEN,) if run_metal else ())),
     )
     for number, variant in enumerate(plan.variants, 1):
         say(f"{number} of {len(plan.variants)}: {variant}, {variant.dtype}, {variant.run}")

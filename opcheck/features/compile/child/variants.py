@@ -69,11 +69,11 @@ def larger(program: ProgramCall) -> ProgramCall | None:
     batched = [leaf for leaf in tensors((program.args, program.kwargs)) if _has_batch(leaf)]
     if not batched or len({tensor.shape[0] for tensor in batched}) != 1:
         return None
-    args, kwargs = tree_map_only(
-        torch.Tensor,
-        lambda tensor: torch.cat([tensor, tensor[:1]]) if _has_batch(tensor) else tensor,
-        (program.args, program.kwargs),
-    )
+
+    def grow(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.cat([tensor, tensor[:1]]) if _has_batch(tensor) else tensor
+
+    args, kwargs = tree_map_only(torch.Tensor, grow, (program.args, program.kwargs))
     return program._replace(args=args, kwargs=kwargs)
 
 
@@ -89,7 +89,8 @@ def once(program: ProgramCall, *, training: bool) -> Results:
     before = _generators(program)
     with torch.set_grad_enabled(training):
         result = program.module(*program.args, **program.kwargs)
-    outputs = tensors(_plain(result))
+    # The output of a library's own class is walked as a dictionary.
+    outputs = tensors(dict(result) if hasattr(result, "keys") and not isinstance(result, dict) else result)
     losses = [_real(output).float().square().mean() for output in outputs if output.requires_grad]
     if losses and training:
         sum(losses[1:], start=losses[0]).backward()
@@ -103,11 +104,6 @@ def _generators(program: ProgramCall) -> list[torch.Tensor]:
     given = (*program.module.parameters(), *tensors((program.args, program.kwargs)))
     kinds = {tensor.device.type for tensor in given} - {"cpu"}
     return [torch.get_rng_state(), *(torch.get_device_module(k).get_rng_state() for k in sorted(kinds))]
-
-
-def _plain(result: Any) -> Any:
-    """Return the output of a library's own class as a container that can be walked."""
-    return dict(result) if hasattr(result, "keys") and not isinstance(result, dict) else result
 
 
 def difference(
@@ -195,7 +191,10 @@ def attempt(program: ProgramCall, variant: records.Variant, device: str = "cpu")
         eager, problem = _eager(there, variant)
         if eager is None:
             return records.TriedVariant(variant=variant, outcome="could not tell", failure=problem)
-        exact = _exactly(program, variant, device)
+        exact = None
+        # What a program that does not run in float64 lacks is the comparison alone.
+        with contextlib.suppress(Exception):
+            exact = once(place_program(program, torch.float64, device), training=variant.training)
         tried = _compile_and_run(variant, fresh, eager, exact)
         if tried.outcome == "differs" and "numpy" in sys.modules:
             # Dynamo draws the numbers of numpy.random from torch's generator, which gives others: compare it with
@@ -220,13 +219,9 @@ def _eager(program: ProgramCall, variant: records.Variant) -> tuple[Results | No
     try:
         return once(program, training=variant.training), None
     except Exception as error:  # user code
-        return None, _of_the_program(error)
-
-
-def _of_the_program(error: Exception) -> records.CompileFailure:
-    failure = dynamo.failure(error, "model")
-    message = f"without torch.compile, too, in this dtype and on this machine: {failure.message}"
-    return replace(failure, kind="model", message=message)
+        failure = dynamo.failure(error)
+        message = f"without torch.compile, too, in this dtype and on this machine: {failure.message}"
+        return None, replace(failure, kind="model", message=message)
 
 
 def _compile_and_run(
@@ -311,14 +306,6 @@ def _as_on_mps(variant: records.Variant) -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
-
-
-def _exactly(program: ProgramCall, variant: records.Variant, device: str) -> Results | None:
-    """Return the run in float64; none where the program does not run in it."""
-    try:
-        return once(place_program(program, torch.float64, device), training=variant.training)
-    except Exception:  # user code; what is missing is the comparison alone
-        return None
 
 
 def _time_once(program: ProgramCall, variant: records.Variant) -> tuple[Results, float]:
