@@ -90,23 +90,17 @@ class Sweep:
 
     def users(self, overloads: Iterable[str]) -> dict[str, tuple[str, ...]]:
         """Return by mode the models that call one of these overloads."""
-        models: dict[str, set[str]] = {}
-        for op in overloads:
-            for row in self._uses.get(op, ()):
-                models.setdefault(row["mode"], set()).add(row["model"])
-        return {mode: tuple(sorted(models[mode])) for mode in sorted(models)}
+        models = group_values((row["mode"], row["model"]) for op in overloads for row in self._uses.get(op, ()))
+        return {mode: tuple(sorted({*models[mode]})) for mode in sorted(models)}
 
     def _model(self, name: str, about: Row) -> ModelPage:
         outcomes = self._by_model["outcomes"][name]
         newest = max(_target_of(row) for row in outcomes)
-        uses: dict[str, dict[str, int]] = {}
-        for row in self._by_model["uses"].get(name, ()):
-            uses.setdefault(row["op"], {})[row["mode"]] = row["calls"]
+        rows = self._by_model["uses"].get(name, ())
+        uses = group_values((row["op"], (row["mode"], row["calls"])) for row in rows)
         return ModelPage(
             name=name,
-            library=about["library"],
-            family=about["family"],
-            config=about["config"],
+            **{key: about[key] for key in ("library", "family", "config")},
             headlines={
                 row["mode"]: row["headline"]
                 for row in sorted(outcomes, key=lambda row: row["mode"])
@@ -117,7 +111,7 @@ class Sweep:
             outcomes=tuple(_outcomes(outcomes)),
             not_native=tuple(_not_native(self._by_model["operators"].get(name, ()))),
             failures=tuple(map(_failure, self._by_model["failures"].get(name, ()))),
-            uses={op: dict(sorted(uses[op].items())) for op in sorted(uses)},
+            uses={op: dict(sorted(uses[op])) for op in sorted(uses)},
         )
 
     def _usual_rows(self, table: str) -> list[dict[str, Any]]:
