@@ -29,7 +29,6 @@ from opcheck.judge import remedies
 from opcheck.lookup import diff as differences
 from opcheck.lookup.answer import TRACKING, cells
 from opcheck.lookup.answer_records import Cell, State, find_since, first_native
-from opcheck.lookup.diff import CHANGES
 from opcheck.lookup.matrix import STATES, cell_state, count_own, short, without_release
 from opcheck.lookup.notes import notes
 from opcheck.lookup.operator_history import Step, steps
@@ -275,7 +274,7 @@ def _list_operator(operator: records.OperatorPage) -> records.Listed:
 
 def _list_release(line: records.ReleasePage) -> records.ListedRelease:
     changes = Counter(differ.change for differ in line.differs)
-    counted = {name: changes[name] for name in CHANGES} if line.before else {}
+    counted = {name: changes[name] for name in differences.CHANGES} if line.before else {}
     return records.ListedRelease(changes=counted, **pick(line, "torch", "release", "minimum_macos", "counts"))
 
 

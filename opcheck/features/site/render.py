@@ -18,12 +18,12 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import inside
 from opcheck.common.names import DTYPE_ALIASES
 from opcheck.common.sanitize import show_hidden
 from opcheck.common.vocabulary import HEADLINES
+from opcheck.common.yaml_text import load_shipped
 from opcheck.data import composites
 from opcheck.data.registrations import OpLists, load
 from opcheck.features.site import page_records
@@ -31,17 +31,9 @@ from opcheck.features.site.page_records import PAGES, Macos, ModelPage, Operator
 from opcheck.lookup.answer_words import WORDS, aliases
 from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES
 from opcheck.render import html, wording
-from opcheck.render.html import plot
 
-#: The menu: the page, its name, and the pages below it.
-_NAVIGATION: tuple[tuple[str, str, tuple[type, ...]], ...] = (
-    ("Operators", "operators", (page_records.Operators, page_records.OperatorPage)),
-    ("Models", "models", (page_records.Models, page_records.ModelPage)),
-    ("Releases", "releases", (page_records.Releases, page_records.ReleasePage)),
-    ("Advisories", "advisories", ()),
-    ("Limits", "limitations", ()),
-    ("Findings", "rules", (page_records.Rules, page_records.Rule)),
-)
+#: The menu: names, addresses, and the kinds of the pages below.
+_NAVIGATION: list[tuple[str, str, list[str]]] = load_shipped(Path(__file__).with_name("navigation.yaml"))
 
 
 def files(pages: Collection[SitePage], progress: Callable[[str], None] | None = None) -> dict[str, str]:
@@ -62,7 +54,7 @@ def files(pages: Collection[SitePage], progress: Callable[[str], None] | None = 
         **{name: (folder / name).read_text(encoding="utf-8") for name in ("style.css", "search.js", "list.js")},
         "search-index.js": search_index(pages),
         "schema.json": schema(),
-        "coverage.svg": plot(home.counts, home.macos),
+        "coverage.svg": html.plot(home.counts, home.macos),
     }
     own = {page.address for page in pages}
     for page in pages:
@@ -112,7 +104,7 @@ def _navigation(page: SitePage, path: str, own: Collection[str]) -> Iterable[tup
     """Name, address, and ``page`` or ``true`` where the reader is there or below it."""
     for name, address, below in _NAVIGATION:
         if address in own:
-            here = "page" if path == address else "true" if isinstance(page, below) else ""
+            here = "page" if path == address else "true" if type(page).__name__ in below else ""
             yield name, address, here
 
 
@@ -164,7 +156,7 @@ def _entry(page: SitePage, others: Mapping[str, Sequence[str]], differing: html.
         place = differing(json.dumps(newest, sort_keys=True))
         return [0, page.name, address, page.state, [*dict.fromkeys(names)], place]
     if isinstance(page, page_records.ModelPage):
-        headline = next(iter(page.headlines.values()), "could not tell")
+        headline = next(iter(page.headlines.values()), HEADLINES[1])
         return [1, show_hidden(page.name), address, headline, []]
     if isinstance(page, page_records.ReleasePage):
         return [2, f"torch {page.torch}", address, f"macOS {page.minimum_macos}+", [page.release]]
@@ -202,7 +194,7 @@ def check(output: Path) -> None:
         if MARKER not in present:
             raise _refusal("the folder is not empty, and no earlier site", output)
         ours = documents.from_json(documents.read(output / MARKER), _SiteFiles)
-    except (OSError, DocumentError) as error:
+    except (OSError, documents.DocumentError) as error:
         raise _refusal(f"the folder cannot be read: {error}", output) from error
     others = sorted(present - {*ours.files, MARKER})
     if ours.schema != SCHEMA or others:
