@@ -25,7 +25,6 @@ from opcheck.common.files import write_text
 from opcheck.common.grouping import group_values
 from opcheck.common.picking import pick
 from opcheck.common.text import duration
-from opcheck.common.tool import TOOL
 from opcheck.common.versions import Target
 from opcheck.common.vocabulary import SEVERITIES
 from opcheck.common.yaml_text import dump
@@ -458,7 +457,7 @@ def report(
                 cells[index] = replace(cell, code=FINDINGS, reasons=(*cell.reasons, *growth))
     codes = {cell.code for cell in cells} | ({COULD_NOT_TELL} if left else set())
     return records.GateReport(
-        tool=TOOL,
+        tool=tool.TOOL,
         op_lists=op_lists,
         exit_code=next((code for code in (FINDINGS, COULD_NOT_TELL) if code in codes), PASSED),
         models=tuple(model.name for model in plan.models),

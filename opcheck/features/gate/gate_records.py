@@ -246,19 +246,15 @@ def settings(
     return GateSettings(models=models, targets=planned, ignores=ignores, left_out=left_out)
 
 
-def policy(model: GateModel, planned: Planned, base: Policy, over: Policy | None = None) -> Policy:
+def policy(model: GateModel, planned: Planned, base: Policy, over: Policy) -> Policy:
     """Return the policy for a model on a target: the base, then the target's table, then the model's; ``over`` wins."""
     combined = base
     for entry in (planned.table, model):
         given = entry.pick_options(Policy)
         limits = {**combined.limits, **given.pop("limits", {})}
         combined = replace(combined, limits=limits, **given)
-    return replace(
-        combined,
-        fail_on=over.fail_on if over and over.fail_on else combined.fail_on,
-        limits={**combined.limits, **(over.limits if over else {})},
-        expect=model.expect,
-    )
+    fail_on, limits = over.fail_on or combined.fail_on, {**combined.limits, **over.limits}
+    return replace(combined, fail_on=fail_on, limits=limits, expect=model.expect)
 
 
 def select_settings(

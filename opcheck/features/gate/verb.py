@@ -159,8 +159,6 @@ def _is_given(name: str) -> bool:
 
 def _results(every: Sequence[Job], at_once: int, progress: ProgressOptions) -> tuple[dict[str, JobResult], bool]:
     """Audit the models; return their results by name, and whether the user interrupted the run."""
-    from opcheck.features.gate.assemble import run
-
     results = {job.name: result for job in every if (result := read_cached(job)) is not None}
     jobs = [job for job in every if job.name not in results]
     interrupted = False
@@ -175,7 +173,7 @@ def _results(every: Sequence[Job], at_once: int, progress: ProgressOptions) -> t
             say(number, result.failed.message if result.failed else "done")
 
         try:
-            run(jobs, at_once, store_result, say)
+            assemble.run(jobs, at_once, store_result, say)
         except KeyboardInterrupt:
             interrupted = True
     if not progress.quiet:
@@ -200,10 +198,8 @@ def _jobs(
     model: records.GateModel, plan: records.GateSettings, capture: CaptureOptions, options: RunOptions, show: bool
 ) -> Iterator[Job]:
     """Yield a job for each combination of libraries that the model is audited with."""
-    from opcheck.features.gate.assemble import jobs_of
-
     own = replace(capture, **model.pick_options(CaptureOptions))
-    for name, planned in jobs_of(model, plan).items():
+    for name, planned in assemble.jobs_of(model, plan).items():
         yield Job(
             name=name,
             request=request_of(find_source(model.model, own), planned[0].target, own),
