@@ -54,11 +54,9 @@ class Prober:
         try:
             ready = self._worker.ask(self._setup, _START)
         except WorkerError as error:
-            raise CaptureError(
-                f"the process that probes ended before its first task: {_how(error)}",
-                context=f"--device {self._setup.device}",
-                hint="python -c 'import torch.testing' shows whether torch itself starts",
-            ) from error
+            problem = f"the process that probes ended before its first task: {_how(error)}"
+            hint = "python -c 'import torch.testing' shows whether torch itself starts"
+            raise CaptureError(problem, context=f"--device {self._setup.device}", hint=hint) from error
         assert isinstance(ready, Ready)
         return ready
 
@@ -154,9 +152,8 @@ class _ProbeRun:
         self._machine = ready.machine
         self._settings = settings
         self._made = before.made if before else f"{datetime.now(timezone.utc):%Y-%m-%d}"
-        self._results: dict[tuple[str, str, str], Result] = {
-            result.key: result for result in (before.results if before else ())
-        }
+        kept = before.results if before else ()
+        self._results: dict[tuple[str, str, str], Result] = {result.key: result for result in kept}
         left = [task for task in ready.tasks if task.key not in self._results]
         self._total = min(limit, len(left)) if limit else len(left)
         self._complete = self._total == len(left)
@@ -217,8 +214,5 @@ def _refuse_other(before: EvidenceFile | None, machine: Machine, settings: Setti
     theirs = plain(before.machine) | plain(before.settings)
     texts = [f"{n} {theirs[n]}, here {own[n]}" for n in own if own[n] != theirs[n]]
     if texts:
-        raise InputError(
-            f"the evidence is of another run: {'; '.join(texts[:3])}",
-            context="--resume",
-            hint="name another file with --output",
-        )
+        problem = f"the evidence is of another run: {'; '.join(texts[:3])}"
+        raise InputError(problem, context="--resume", hint="name another file with --output")

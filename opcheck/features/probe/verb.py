@@ -47,11 +47,8 @@ def command(
     path = None if output.to_stdout else Path(output.path)
     is_evidence = path is not None and path.suffix.lower() in _FILES
     if resume and not is_evidence:
-        raise UsageError(
-            "there is no evidence to continue",
-            context=f"--resume --output {output.path or '(none)'}",
-            hint="name the file: --resume --output FILE.yaml",
-        )
+        where, hint = f"--resume --output {output.path or '(none)'}", "name the file: --resume --output FILE.yaml"
+        raise UsageError("there is no evidence to continue", context=where, hint=hint)
     before = device_evidence.load(path) if resume and path is not None and path.exists() else None
     setup = probe_messages.Setup(
         device=device,

@@ -47,11 +47,9 @@ def database() -> dict[str, Any]:
     try:
         ops = operator_database()
     except ImportError as error:
-        raise CaptureError(
-            f"PyTorch's operator database cannot be imported: {' '.join(str(error).split())}",
-            context=f"torch.testing._internal of torch {torch.__version__}",
-            hint="pip install 'opcheck[probe]'",
-        ) from error
+        problem = f"PyTorch's operator database cannot be imported: {' '.join(str(error).split())}"
+        where = f"torch.testing._internal of torch {torch.__version__}"
+        raise CaptureError(problem, context=where, hint="pip install 'opcheck[probe]'") from error
     return {name(op): op for op in ops}
 
 
@@ -70,11 +68,9 @@ def tasks(ops: Mapping[str, Any], setup: Setup, device: torch.device) -> Iterato
     """
     for pattern in setup.patterns:
         if not any(fits(op, pattern) for op in ops):
-            raise UsageError(
-                f"no OpInfo is named {pattern!r}",
-                context=f"--op; torch {torch.__version__} has {len(ops)}",
-                hint="a pattern as of a shell: --op 'nn.functional.*pool*'",
-            )
+            where = f"--op; torch {torch.__version__} has {len(ops)}"
+            hint = "a pattern as of a shell: --op 'nn.functional.*pool*'"
+            raise UsageError(f"no OpInfo is named {pattern!r}", context=where, hint=hint)
     wanted = setup.patterns or ("*",)
     chosen = [op for op in sorted(ops) if any(fits(op, pattern) for pattern in wanted)]
     for phase in setup.phases:
@@ -266,24 +262,21 @@ def answer(request: Setup | ProbeTrial, _say: Say) -> Ready | ProbeDone:
     # An emulated Mac where OPCHECK_TEST_MAC names one (device/here.py).
     stand_in = os.environ.get(VARIABLE, "").rpartition("=")[2] if setup.device == "mps" else ""
     with stand_in_device(stand_in):
-        return _answer(request)
+        return _answer(request, setup)
 
 
-def _answer(request: Setup | ProbeTrial) -> Ready | ProbeDone:
+def _answer(request: Setup | ProbeTrial, setup: Setup) -> Ready | ProbeDone:
+    device, ops = _prepare(setup)
     if isinstance(request, Setup):
-        device, ops = _prepare(request)
         machine = installed_devices.machine(device)
         return Ready(machine=machine, tasks=tuple(tasks(ops, request, device)))
-    device, ops = _prepare(request.setup)
     task = request.task
     try:
         return ProbeDone(result=probe(ops[task.opinfo], task, device, request.setup.samples))
     except Exception as error:  # what the device's kernels raise is a result
-        raise CaptureError(
-            f"the probe itself broke off: {type(error).__name__}: {error}",
-            context=f"{task.opinfo}, {task.dtype}, {task.phase}",
-            hint="this is a bug in opcheck; --op leaves the OpInfo out",
-        ) from error
+        problem = f"the probe itself broke off: {type(error).__name__}: {error}"
+        hint = "this is a bug in opcheck; --op leaves the OpInfo out"
+        raise CaptureError(problem, context=", ".join(task.key), hint=hint) from error
 
 
 @functools.lru_cache(maxsize=1)
