@@ -12,7 +12,7 @@ from typing import TextIO
 import click
 import msgspec
 
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.sanitize import for_stderr, one_line
 
 
@@ -112,13 +112,13 @@ def step_summary(record: msgspec.Struct, format_name: str) -> None:
     # Opening a pipe without a reader would wait for a reader, and so would a write that is never read.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)
     text = f"{render(record)}\n".encode("utf-8", "backslashreplace")
-    try:
-        with os.fdopen(os.open(path, flags, 0o666), "ab") as file:
-            file.write(text)
-    except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
-        problem = f"cannot write the step's summary: {getattr(error, 'strerror', None) or error}"
-        hint = "unset the variable outside of GitHub Actions"
-        raise UsageError(problem, context=f"GITHUB_STEP_SUMMARY={path}", hint=hint) from error
+    problem, where = "cannot write the step's summary", f"GITHUB_STEP_SUMMARY={path}"
+    errors, hint = (OSError, ValueError), "unset the variable outside of GitHub Actions"  # ValueError: a null character
+    with (
+        explain_errors(errors, problem, context=where, hint=hint),
+        os.fdopen(os.open(path, flags, 0o666), "ab") as file,
+    ):
+        file.write(text)
 
 
 #: Seconds between two lines of progress in a log.

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 #: Characters of a line of an error.
@@ -102,7 +102,7 @@ def explain_errors(
     message: str,
     *,
     context: object,
-    hint: str,
+    hint: str | Callable[[Exception], str],
     kind: type[OpcheckError] = UsageError,
 ) -> Iterator[None]:
     """Turn errors of a block into an error for the user: the message, and the text of the error.
@@ -111,14 +111,15 @@ def explain_errors(
         errors: the exceptions.
         message: what could not be done.
         context: where, as of ``OpcheckError``.
-        hint: the next thing to do.
+        hint: the next thing to do, or what returns it for the error.
         kind: the error for the user.
     """
     try:
         yield
     except errors as error:
         why = getattr(error, "strerror", None) or error
-        raise kind(f"{message}: {why}", context=str(context), hint=hint) from error
+        advice = hint if isinstance(hint, str) else hint(error)
+        raise kind(f"{message}: {why}", context=str(context), hint=advice) from error
 
 
 @contextlib.contextmanager

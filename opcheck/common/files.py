@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import secrets
 import stat
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcheck.common import documents
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,13 +88,10 @@ def check_writable(path: Path) -> None:
                 file.write(bytes(_ROOM))
 
 
-@contextlib.contextmanager
-def _explain_writing(path: Path, otherwise: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:  # a ValueError: there is a null character in the name
-        message = f"cannot write the file: {getattr(error, 'strerror', None) or error}"
-        raise UsageError(message, context=str(path), hint=hint_of(error, otherwise)) from error
+def _explain_writing(path: Path, otherwise: str) -> contextlib.AbstractContextManager[None]:
+    errors = (OSError, ValueError)  # a ValueError: there is a null character in the name
+    hint = functools.partial(hint_of, otherwise=otherwise)
+    return explain_errors(errors, "cannot write the file", context=path, hint=hint)
 
 
 def hint_of(error: Exception, otherwise: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from opcheck.common import documents
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.text import filesize
 from opcheck.data.device_evidence import Machine
 from opcheck.numerics.child.closeness import dtype_name
@@ -44,7 +44,8 @@ def write(judged: ComparedCall, machine: Machine, folder: Path) -> None:
             f"the inputs of the wrong call take {filesize(size)}", context=str(folder),
             hint="run a smaller model, or smaller inputs with --input",
         )  # fmt: skip
-    try:
+    hint = "name a folder that does not exist yet: --repro DIR"
+    with explain_errors(OSError, "cannot write the reproducer", context=folder, hint=hint):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".opcheck-", dir=folder.parent) as scratch:
             beside = Path(scratch, "new")
@@ -54,12 +55,6 @@ def write(judged: ComparedCall, machine: Machine, folder: Path) -> None:
             if folder.exists() and {path.name for path in folder.iterdir()} == {SCRIPT, INPUTS}:
                 shutil.rmtree(folder)  # the last run's; a link raises
             beside.rename(folder)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write the reproducer: {error.strerror}",
-            context=str(folder),
-            hint="name a folder that does not exist yet: --repro DIR",
-        ) from error
 
 
 def _script(judged: ComparedCall, machine: Machine, tensors: dict[str, torch.Tensor]) -> str:
