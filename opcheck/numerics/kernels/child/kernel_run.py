@@ -4,16 +4,16 @@ The tally counts which calls the kernels computed, and keeps the wrong results b
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
 from opcheck.common.errors import OpcheckError
 from opcheck.common.picking import pick
 from opcheck.common.versions import Target
-from opcheck.common.vocabulary import Phase, RouteKind
+from opcheck.common.vocabulary import RouteKind
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.registrations import OpLists
 from opcheck.data.wheels import archive
@@ -24,11 +24,11 @@ from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import KernelError, KernelMachine
 from opcheck.kernels.kernel_records import Sample
 from opcheck.kernels.pointwise import Unfit
-from opcheck.model.records import CheckedShare, GroupLocation, KernelNumbers, UncheckedCalls, WrongNumbers, WrongSample
+from opcheck.model.records import CheckedShare, KernelNumbers, UncheckedCalls, WrongNumbers, WrongSample
+from opcheck.numerics.child import line_tally
 from opcheck.numerics.child.line_tally import CallPlace
 from opcheck.numerics.kernels.child.kernel_check import CheckedCall, KernelCheck
 from opcheck.numerics.kernels.child.wrong_results import find_wrong
-from opcheck.tracing.source_locations import Site, locate
 
 #: Reasons that a route alone is.
 REASONS: dict[RouteKind, str] = load_shipped(Path(__file__).with_name("unchecked_routes.yaml"))
@@ -44,9 +44,7 @@ class WrongPlace(NamedTuple):
     op: str
     kernel: str
     dtype: str
-    site: Site
-    module: str
-    phase: Phase
+    here: CallPlace
 
 
 class _WrongLine:
@@ -91,10 +89,9 @@ class NumbersTally:
         op: str,
         route: RouteKind,
         checked: CheckedCall | None,
-        elements: int,
+        outputs: Sequence[Tensor],
         flops: int,
         place: PlaceOf,
-        dtype: str,
     ) -> None:
         """Count a call.
 
@@ -102,12 +99,11 @@ class NumbersTally:
             op: the overload.
             route: what computes it on MPS.
             checked: what came of computing it by kernels; None: it was not tried.
-            elements: of its results.
+            outputs: its results.
             flops: by the formulas of torch.utils.flop_counter.
             place: returns the line, the module and the phase.
-            dtype: of its result.
         """
-        module = place()[1]
+        elements, module = sum(output.numel() for output in outputs), place()[1]
         self._by_module[module].update(all=1, checked=int(checked is not None and not checked.reason))
         amounts = {"calls": 1, "elements": elements, "flops": flops}
         self._all.update(amounts)
@@ -119,11 +115,9 @@ class NumbersTally:
         compared = min(checked.compared, elements)
         self._checked.update(calls=1, elements=compared, flops=int(flops * min(share, 1.0)))
         if checked.wrong is not None:
-            key = WrongPlace(op, checked.kernels, dtype, *place())
+            dtype = str(outputs[0].dtype).removeprefix("torch.")
+            key = WrongPlace(op, checked.kernels, dtype, place())
             self._wrong.setdefault(key, _WrongLine()).add(checked)
-
-    def _share(self, name: str) -> CheckedShare:
-        return CheckedShare(checked=self._checked[name], all=self._all[name])
 
     def calls_inside(self, module: str) -> tuple[int, int]:
         """Return how many calls inside of a module kernels computed, and all of them."""
@@ -140,13 +134,15 @@ class NumbersTally:
         """Return the record of the run."""
         lines = sorted(self._wrong.items(), key=lambda item: -item[1].error)
         unchecked = sorted(self._unchecked.items(), key=lambda item: (-item[1]["calls"], item[0]))
+        shares: dict[str, Any] = {
+            name: CheckedShare(checked=self._checked[name], all=self._all[name])
+            for name in ("calls", "elements", "flops")
+        }
         return KernelNumbers(
             torch=torch,
             mode=mode,
             seed=values.SEED,
-            calls=self._share("calls"),
-            elements=self._share("elements"),
-            flops=self._share("flops"),
+            **shares,
             wrong=tuple(_record(key, line, mended.get(key, "")) for key, line in lines),
             unchecked=tuple(
                 UncheckedCalls(op=op, route=route, reason=reason, **amounts)
@@ -165,7 +161,7 @@ def _record(key: WrongPlace, line: _WrongLine, mended: str) -> WrongNumbers:
         smallest=_sample(line.smallest),
         worst=_sample(line.worst),
         mended=mended,
-        place=GroupLocation.at(locate(key.site), module=key.module, phase=key.phase, count=line.calls),
+        place=line_tally.place(*key.here, line.calls),
     )
 
 
@@ -208,9 +204,7 @@ class ShadowKernels:
             return
         if checked is None and self.reason and route in {"metal", "either"}:
             checked = CheckedCall(reason=self.reason)
-        elements = sum(output.numel() for output in outputs)
-        dtype = str(outputs[0].dtype).removeprefix("torch.") if outputs else ""
-        self.tally.add(op, route, checked, elements, flops, place, dtype)
+        self.tally.add(op, route, checked, outputs, flops, place)
 
     def result(self) -> KernelNumbers:
         """Return the record of the run; kernels of later releases that are kept here try what was wrong."""
