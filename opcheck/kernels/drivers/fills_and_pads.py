@@ -227,9 +227,8 @@ def _blocks_copy(call: KernelCall) -> Launches:
 
 
 @family(r"repeat_interleave_(?P<a>int32_t|int64_t)")
-def _repeat_interleave(call: KernelCall) -> Launches:
+def _repeat_interleave(_call: KernelCall, dtype: torch.dtype) -> Launches:
     """Call with every second of the counts (operations/Repeat.mm)."""
-    dtype = {"int32_t": torch.int32, "int64_t": torch.int64}[call["a"]]
     counts = torch.tensor([2, 0, 5, 1, 0, 3], dtype=dtype)
     value = torch.arange(len(counts)).repeat_interleave(counts)
     bound = {"repeat_ptr": counts.repeat_interleave(2), "cumsum_ptr": counts.cumsum(0), "repeat_stride": 2}

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -65,14 +66,10 @@ def _lu_panel(call: KernelCall, dtype: torch.dtype) -> Launches:
         value[:, start:, columns], order = torch.linalg.lu_factor(value[:, start:, columns])
         placed[:, columns] = order + start
         threads, none = math.ceil((m - start) / rows / 32) * 32, torch.zeros(_BATCH)
-        bound = {"A": _whole(operand), "pivots": torch.zeros_like(placed), "info": none.int(), "dims": (m, n)}
-        expected: dict[str, Result] = {
-            "A": (operand, value, _SLACK),
-            "pivots": (operand, placed),
-            "info": (operand, none),
-        }
-        bound["params"] = (start, 0, 0, 0)
-        yield Launch(bound, (_BATCH * threads, 1, 1), expected, group=(threads, 1, 1))
+        bound = {"pivots": torch.zeros_like(placed), "info": none.int()}
+        launch = _step((operand, value, _SLACK), (start, 0, 0, 0), (_BATCH * threads, 1, 1), (threads, 1, 1), **bound)
+        expected = {**launch.expected, "pivots": (operand, placed), "info": (operand, none)}
+        yield msgspec.structs.replace(launch, expected=expected)
 
 
 @family(r"laswpGatherLU_{wide}")

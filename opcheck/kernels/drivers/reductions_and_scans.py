@@ -259,20 +259,19 @@ def _each(dtype: torch.dtype) -> int:
     return 2 if dtype.itemsize == 8 else 4
 
 
-def _factors(operation: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return random values; those of a product have the absolute value 1, so that none overflows."""
+def _scan_random(
+    operation: str, shape: tuple[int, ...], dtype: torch.dtype, dim: int
+) -> tuple[Tensor, Tensor, Tensor | float]:
+    """Return random values, their scan, and what another order of its steps may change.
+
+    The factors of a product have the absolute value 1, so that none overflows.
+    """
     operand = random(shape, dtype, sum(shape))
-    if operation == "cumsum":
-        return operand
-    return torch.where(operand == 0, torch.ones_like(operand), operand).sign()
-
-
-def _accumulate(operation: str, operand: Tensor, dim: int) -> tuple[Tensor, Tensor | float]:
-    """Return a scan and what another order of its steps may change."""
+    if operation != "cumsum":
+        operand = torch.where(operand == 0, torch.ones_like(operand), operand).sign()
     value = _SCANNED[operation](widen(operand), dim)
-    if not operand.dtype.is_floating_point:
-        return value, 0.0
-    return value, operand.abs().double().cumsum(dim) * 8 * EPS
+    slack = operand.abs().double().cumsum(dim) * 8 * EPS if dtype.is_floating_point else 0.0
+    return operand, value, slack
 
 
 def _accumulator(target: torch.dtype) -> torch.dtype:
@@ -293,8 +292,7 @@ def _block_scans(call: KernelCall, source: torch.dtype) -> Launches:
     group, block = {"": (256, 700), "vec": (64, 64 * each), "strided": (width // each * 32, 2 * _TILE_ROWS)}[form]
     inner = width if form == "vec" else width - 3 if form else 1
     for length in (block * 2, block * 3 - 5):
-        operand = _factors(operation, (rows, length, inner), source)
-        value, slack = _accumulate(operation, operand, 1)
+        operand, value, slack = _scan_random(operation, (rows, length, inner), source, 1)
         blocks = -(-length // block)
         total = torch.sum if operation == "cumsum" else torch.prod
         parts = torch.stack(
@@ -321,8 +319,7 @@ def _block_sums(call: KernelCall) -> Launches:
     """Call the kernel between the two passes, which scans the blocks' totals in place."""
     accumulator, operation = _accumulator(dtype_named(call["a"])), call["op"]
     for blocks in (1, 7, 300, 700):
-        operand = _factors(operation, (3, blocks), accumulator)
-        value, slack = _accumulate(operation, operand, 1)
+        operand, value, slack = _scan_random(operation, (3, blocks), accumulator, 1)
         expected = {"block_sums": (operand, value, slack)}
         yield Launch({"block_sums": operand.clone(), "num_blocks": blocks}, (256, 3, 1), expected, group=(256, 1, 1))
 
@@ -335,8 +332,7 @@ def _scans_with_look_back(call: KernelCall, dtype: torch.dtype) -> Launches:
     group = 256 if not call["width"] else 768 if width <= 2 else 512
     tile = group * int(call["each"] or 16)
     for length in (tile * 2 + 77, 100):
-        operand = _factors(operation, (rows, length, width), dtype)
-        value, slack = _accumulate(operation, operand, 1)
+        operand, value, slack = _scan_random(operation, (rows, length, width), dtype, 1)
         tiles = -(-length // tile)
         total = rows * tiles
         yield Launch({
@@ -352,8 +348,7 @@ def _short_scans(call: KernelCall, source: torch.dtype) -> Launches:
     """Call with many rows a threadgroup: as many as 2,048 elements have."""
     for length in (1, 5, 32):
         rows = 500
-        operand = _factors(call["op"], (rows, length), source)
-        value, slack = _accumulate(call["op"], operand, 1)
+        operand, value, slack = _scan_random(call["op"], (rows, length), source, 1)
         each = 2048 // length
         bound = {"in": operand, "axis_size": length, "n_scans": rows, "rows_per_tg": each}
         yield Launch(bound, (256 * -(-rows // each), 1, 1), {"out": (operand, value, slack)}, group=(256, 1, 1))
@@ -366,8 +361,7 @@ def _transposed_scans(call: KernelCall, source: torch.dtype) -> Launches:
     group = 32 // _each(_accumulator(target)) * 32
     columns = 40
     for length in LENGTHS[:4]:
-        operand = _factors(call["op"], (length, columns), source)
-        value, slack = _accumulate(call["op"], operand, 0)
+        operand, value, slack = _scan_random(call["op"], (length, columns), source, 0)
         if isinstance(slack, Tensor):
             slack = slack.T.contiguous()
         bound = {"in": operand, "axis_size": length, "n_cols": columns, "stride_blocks": 2}

@@ -3,6 +3,7 @@
 The host functions are in Convolution.mm, Im2Col.mm, Col2Im.mm, Pooling.mm, GridSampler.mm and UpSample.mm.
 """
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -318,9 +319,7 @@ def _grid_sampler_backward(call: KernelCall, dtype: torch.dtype) -> Launches:
     dims = int(call["dims"])
     modes = [call["mode"]] if call["mode"] else _INTERPOLATIONS[:2]
     paddings = [call["pad"]] if call["pad"] else _PADDINGS
-    for mode, padding, corners in (
-        (mode, padding, corners) for mode in modes for padding in paddings for corners in (False, True)
-    ):
+    for mode, padding, corners in itertools.product(modes, paddings, (False, True)):
         operand, grid = _image_and_grid(dims, dtype)
         wide, places = operand.double().requires_grad_(), grid.double().requires_grad_()
         result = functional.grid_sample(wide, places, mode, padding, align_corners=corners)
