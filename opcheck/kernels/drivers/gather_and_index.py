@@ -172,10 +172,6 @@ def _indices(*, repeated: bool) -> tuple[Tensor, Tensor]:
     return rows, columns
 
 
-def _error_count(expected: int) -> tuple[Tensor, Tensor, float]:
-    return torch.zeros(1), torch.tensor([expected]), 0.0
-
-
 def _errors(bound: Mapping[str, Tensor]) -> Tensor:
     """Return how many messages a kernel left for the host."""
     memory = next(tensor for name, tensor in bound.items() if name.startswith("error_buf"))
@@ -198,7 +194,7 @@ def _index(call: KernelCall) -> Launches:
 
 def _count_errors(launch: Launch, count: int) -> Launch:
     """Return a launch that leaves so many messages for the host, too."""
-    expected = {**launch.expected, "error_buffer": _error_count(count)}
+    expected = {**launch.expected, "error_buffer": (torch.zeros(1), torch.tensor([count]), 0.0)}
     derived = {**launch.derived, "error_buffer": _errors}
     return msgspec.structs.replace(launch, expected=expected, derived=derived)
 
@@ -228,7 +224,7 @@ def _index_put(call: KernelCall, dtype: torch.dtype) -> Launches:
 def _check_bounds(call: KernelCall) -> Launches:
     for index, wrong in (([0, 3, 8], 0), ([0, 9, -1], 2)):
         bound = {"index": torch.tensor(index, dtype=dtype_named(call["a"])), "index_stride": 1, "dim_size": 9}
-        yield Launch(bound, len(index), {"error_buf": _error_count(wrong)}, derived={"error_buf": _errors})
+        yield _count_errors(Launch(bound, len(index), {}), wrong)
 
 
 @family(r"assert_async_(?P<size>[1248])")
@@ -239,8 +235,7 @@ def _asserts(call: KernelCall) -> Launches:
         operand = torch.zeros(size, dtype=torch.uint8)
         operand[-1] = last
         message = torch.tensor([*b"not true", 0], dtype=torch.uint8)
-        expected = {"error_buf": _error_count(1 - last)}
-        yield Launch({"input": operand, "msg": message}, 1, expected, derived={"error_buf": _errors})
+        yield _count_errors(Launch({"input": operand, "msg": message}, 1, {}), 1 - last)
 
 
 @family(r"index_fill_(?P<what>set|zero)_mask")
@@ -475,10 +470,9 @@ def _starts(call: KernelCall) -> Launches:
         torch.searchsorted(rows[batches == batch], torch.arange(_HEIGHT + 1)) + batch_starts[batch]
         for batch in range(batch_count)
     ])  # fmt: skip
-    name, value = "batch_ptr", batch_starts
-    grid: tuple[int, ...] = (batch_count + 1, 1, 1)
-    if call["what"] == "row":
-        name, value, grid = "row_ptr", row_starts, (_HEIGHT + 1, batch_count, 1)
+    by_row = call["what"] == "row"
+    name, value = ("row_ptr", row_starts) if by_row else ("batch_ptr", batch_starts)
+    grid = (_HEIGHT + 1, batch_count, 1) if by_row else (batch_count + 1, 1, 1)
     bound = {
         "batches": batches, "rows": rows, "batch_ptr": batch_starts, "nnz_B": (len(rows), batch_count),
         "dims": (_HEIGHT, batch_count),

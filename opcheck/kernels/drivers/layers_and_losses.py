@@ -30,10 +30,8 @@ _INDICES = (1, 4, 8, 2, 2, 5, 0, 3, 8)
 
 
 def _bags(call: KernelCall, mode: int, weighted: bool) -> Tensor:  # noqa: FBT001
-    strides = dict.fromkeys(
-        (f"{name}_strides" for name in ("weight", "output", "max_indices", "weight_grad", "output_grad")),
-        (_FEATURES, 1),
-    )
+    names = ("weight", "output", "max_indices", "weight_grad", "output_grad")
+    strides = {f"{name}_strides": (_FEATURES, 1) for name in names}
     return call.fit("params", **strides, per_sample_weights_stride=1, per_sample_weights_grad_stride=1,
         num_indices=len(_INDICES), num_bags=len(_BAGS), feature_size=_FEATURES, num_weights=_WEIGHTS, mode=mode,
         padding_idx=-1, use_per_sample_weights=int(weighted))  # fmt: skip
