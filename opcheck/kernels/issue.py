@@ -10,6 +10,7 @@ import torch
 
 from opcheck.common import documents
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.common.tool import TOOL
 from opcheck.common.versions import Version
 from opcheck.kernels import judging
@@ -106,8 +107,7 @@ def _words(run: KernelRun, operation: str, kinds: Sequence[_WrongResult]) -> dic
         rows.append(f"| {' | '.join((kind.dtype, ', '.join(kind.sample.inputs), *numbers, *extents))} |")
     return {
         "name": _name(operation),
-        "torch": run.torch,
-        "section": run.section,
+        **pick(run, "torch", "section"),
         "tool": TOOL,
         "result": sample.result,
         "arguments": ", ".join(sample.inputs),

@@ -18,6 +18,7 @@ from opcheck.common import caches, documents
 from opcheck.common.errors import OpcheckError
 from opcheck.common.files import is_file
 from opcheck.common.grouping import group_values
+from opcheck.common.picking import pick
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import kernel_names
@@ -83,8 +84,7 @@ def run(
     if not ended:
         kept.unlink(missing_ok=True)
     return KernelRun(
-        torch=library.torch,
-        section=library.section,
+        **pick(library, "torch", "section"),
         seed=0,
         seconds=round(time.monotonic() - started, 1),
         outcomes=tuple(sorted(finished.values(), key=lambda outcome: outcome.kernel)),

@@ -46,17 +46,9 @@ def single(dtype: torch.dtype) -> Tensor:
     drawn = [
         torch.randn(_RANDOM, generator=seeded, dtype=torch.float64) * scale for scale in (1e-4, 1e-2, 1.0, 10.0, 100.0)
     ]
-    candidates = torch.cat(
-        [
-            _special(dtype).double(),
-            torch.arange(-20, 20.01, 0.25, dtype=torch.float64),
-            torch.linspace(-1, 1, 101, dtype=torch.float64),
-            powers,
-            -powers,
-            *drawn,
-        ]
-    ).to(dtype)
-    return _distinct(candidates)
+    steps = torch.arange(-20, 20.01, 0.25, dtype=torch.float64), torch.linspace(-1, 1, 101, dtype=torch.float64)
+    candidates = torch.cat([_special(dtype).double(), *steps, powers, -powers, *drawn])
+    return _distinct(candidates.to(dtype))
 
 
 def _float8() -> Tensor:
@@ -66,13 +58,11 @@ def _float8() -> Tensor:
 
 def _distinct(values: Tensor) -> Tensor:
     """Return each value once, zeros of both signs among them."""
-    seen, kept = set(), []
+    places: dict[tuple[float, float] | None, int] = {}
     for place, value in enumerate(values.tolist()):
         key = (value, math.copysign(1.0, value)) if value == value else None  # noqa: PLR0124
-        if key not in seen:
-            seen.add(key)
-            kept.append(place)
-    return values[kept]
+        places.setdefault(key, place)
+    return values[list(places.values())]
 
 
 @functools.cache
