@@ -94,14 +94,9 @@ def _broken_element(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype)
 def _worst(error: torch.Tensor, result: torch.Tensor, exact: torch.Tensor, kind: Fault) -> WorstElement:
     """Return the element of the largest error; where ``error`` is a truth value, the first that is broken."""
     index = int(error.double().flatten().argmax())
-    element = torch.unravel_index(torch.tensor(index), error.shape)
-    return WorstElement(
-        math.inf if error.dtype == torch.bool else float(error.flatten()[index]),
-        kind,
-        tuple(map(int, element)),
-        _number(result, index),
-        _number(exact, index),
-    )
+    element = tuple(map(int, torch.unravel_index(torch.tensor(index), error.shape)))
+    largest = math.inf if error.dtype == torch.bool else float(error.flatten()[index])
+    return WorstElement(largest, kind, element, _number(result, index), _number(exact, index))
 
 
 def _number(values: torch.Tensor, index: int) -> str:

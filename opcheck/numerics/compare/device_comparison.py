@@ -8,15 +8,8 @@ import msgspec
 
 from opcheck.capture.parent import ask, variables
 from opcheck.capture.request import CaptureRequest
-from opcheck.numerics.compare.comparison_records import (
-    FAILS,
-    SHOWS,
-    SHOWS_NOT,
-    ComparePlan,
-    CompareRequest,
-    DeviceComparison,
-    Reproducer,
-)
+from opcheck.numerics.compare import comparison_records
+from opcheck.numerics.compare.comparison_records import ComparePlan, CompareRequest, DeviceComparison, Reproducer
 from opcheck.worker.process import run
 from opcheck.worker.protocol import NO_DISPLAY, ProcessDisplay
 
@@ -64,10 +57,11 @@ def _try_reproducer(written: Reproducer, request: CaptureRequest, plan: CompareP
     )
     if done.late:
         detail = f"not done after {_REPRODUCER:g} s"
-        return msgspec.structs.replace(written, state=FAILS, detail=detail)
+        return msgspec.structs.replace(written, state=comparison_records.FAILS, detail=detail)
     printed = (done.out if done.code in {0, 1} else done.err).strip().splitlines()
     # Python, too, exits with 1 where a script raises.
     raised = done.code == 1 and "Traceback" in done.err
-    state = FAILS if raised else {0: SHOWS_NOT, 1: SHOWS}.get(done.code, FAILS)
+    states = {} if raised else {0: comparison_records.SHOWS_NOT, 1: comparison_records.SHOWS}
+    state = states.get(done.code, comparison_records.FAILS)
     last = (done.err.strip().splitlines() if raised else printed)[-1:]
     return msgspec.structs.replace(written, state=state, detail=" ".join(last))

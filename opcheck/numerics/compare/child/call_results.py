@@ -129,15 +129,10 @@ class Clock:
         """Return the times by operator, the slowest operator first."""
         rows = []
         for op, kinds in group_values((op, kind) for (op, _), kind in self._kinds.items()).items():
-            of_cpu = [calls * cpu for calls, _, cpu in kinds if cpu is not None]
-            rows.append(
-                Time(
-                    op=op,
-                    calls=sum(calls for calls, _, _ in kinds),
-                    device=sum(calls * device for calls, device, _ in kinds),
-                    cpu=sum(of_cpu) if len(of_cpu) == len(kinds) else None,
-                )
-            )
+            calls, device = sum(number for number, _, _ in kinds), sum(number * each for number, each, _ in kinds)
+            of_cpu = [number * each for number, _, each in kinds if each is not None]
+            cpu = sum(of_cpu) if len(of_cpu) == len(kinds) else None
+            rows.append(Time(op=op, calls=calls, device=device, cpu=cpu))
         yield from sorted(rows, key=lambda row: (-row.excess, -row.device, row.op))
 
     def _seconds(self, call: Float64Call) -> tuple[float, float | None]:

@@ -77,24 +77,21 @@ def _attention_backward(given: Given) -> tuple[torch.Tensor, ...]:
     return scores @ key * factor, scores.mT @ query * factor, weights.mT @ grad
 
 
+def _not_transposed(given: Given) -> dict[str, Any]:
+    return {"transposed": False, "output_padding": [0] * len(given["padding"])}
+
+
 def _convolution(given: Given) -> Any:
-    return aten.convolution(
-        *(given[name] for name in ("self", "weight", "bias", "stride", "padding", "dilation")),
-        transposed=False,
-        output_padding=[0] * len(given["padding"]),
-        groups=given["groups"],
-    )
+    first = [given[name] for name in ("self", "weight", "bias", "stride", "padding", "dilation")]
+    return aten.convolution(*first, groups=given["groups"], **_not_transposed(given))
 
 
 def _convolution_backward(given: Given) -> Any:
     return aten.convolution_backward(
-        *(given[name] for name in ("grad_output", "self", "weight")),
-        bias_sizes=[given["grad_output"].shape[1]],
-        **{name: given[name] for name in ("stride", "padding", "dilation", "groups")},
-        transposed=False,
-        output_padding=[0] * len(given["padding"]),
-        output_mask=given["output_mask"],
-    )
+        *(given[name] for name in ("grad_output", "self", "weight")), bias_sizes=[given["grad_output"].shape[1]],
+        **{name: given[name] for name in ("stride", "padding", "dilation", "groups", "output_mask")},
+        **_not_transposed(given),
+    )  # fmt: skip
 
 
 def _linear_backward(given: Given) -> tuple[torch.Tensor, ...]:

@@ -14,18 +14,11 @@ from opcheck.common.errors import UsageError
 from opcheck.common.picking import pick
 from opcheck.numerics.child import installed_devices
 from opcheck.numerics.child.model_run import ModelRun, build_model, describe_break
+from opcheck.numerics.compare import comparison_records
 from opcheck.numerics.compare.child import reproducer
 from opcheck.numerics.compare.child.call_results import Clock, CompareTally
 from opcheck.numerics.compare.child.compare_mode import CompareMode
-from opcheck.numerics.compare.comparison_records import (
-    NOT_WRITTEN,
-    SHOWS_NOT,
-    TOLERANCES,
-    ComparePlan,
-    CompareRequest,
-    DeviceComparison,
-    Reproducer,
-)
+from opcheck.numerics.compare.comparison_records import ComparePlan, CompareRequest, DeviceComparison, Reproducer
 from opcheck.tracing.torch_private.trees import tree_map_only
 from opcheck.worker.platform import stop_time_limit
 from opcheck.worker.protocol import Say
@@ -60,10 +53,9 @@ def compare(request: CaptureRequest, plan: ComparePlan, say: Say) -> DeviceCompa
     machine = installed_devices.machine(device)
     tally, mode = on_device.tally, on_device.mode
     return DeviceComparison(
-        model=request.model,
         machine=machine,
+        **pick(request, "model", "mode"),
         dtype=request.dtype or _dtype(model),
-        mode=request.mode,
         inputs=inputs.specs,
         inputs_note=inputs.note,
         loss=on_device.run.loss,
@@ -74,7 +66,7 @@ def compare(request: CaptureRequest, plan: ComparePlan, say: Say) -> DeviceCompa
         operators=tuple(tally.operators()),
         times=tuple(on_device.clock.records()) if on_device.clock else (),
         reproducer=_reproducer(tally, machine, plan.repro),
-        tolerances=dict(TOLERANCES),
+        tolerances=dict(comparison_records.TOLERANCES),
         complete=not on_device.problem,
         problem=on_device.problem,
         notes=(_ALONE, _FULL, _RANDOM),
@@ -145,10 +137,10 @@ def _reproducer(tally: CompareTally, machine: Any, folder: str) -> Reproducer | 
     if tally.first is None:
         return None
     if not folder:
-        return Reproducer(state=NOT_WRITTEN, detail="--repro DIR writes it")
+        return Reproducer(state=comparison_records.NOT_WRITTEN, detail="--repro DIR writes it")
     try:
         reproducer.write(tally.first, machine, Path(folder))
     except UsageError as error:
-        return Reproducer(state=NOT_WRITTEN, detail=f"{error.message} ({error.context})")
+        return Reproducer(state=comparison_records.NOT_WRITTEN, detail=f"{error.message} ({error.context})")
     # Until the parent has run it.
-    return Reproducer(path=folder, state=SHOWS_NOT, detail="it was not run")
+    return Reproducer(path=folder, state=comparison_records.SHOWS_NOT, detail="it was not run")

@@ -153,13 +153,8 @@ def _confirm_pointwise(
         name: spread(value, right.shape)[chosen][kept] if isinstance(value, Tensor) else value
         for name, value in host.arguments.items()
     }
-    return WrongResults(
-        elements=int(bad.sum()) * step,
-        smallest=smallest,
-        worst=worst,
-        error=judging.largest_error(wanted, got, bad),
-        call=host._replace(arguments=arguments, outputs=(cpu[kept],)),
-    )
+    call, error = host._replace(arguments=arguments, outputs=(cpu[kept],)), judging.largest_error(wanted, got, bad)
+    return WrongResults(int(bad.sum()) * step, smallest, worst, error, call)
 
 
 def _confirm_whole(host: HostCall, bound: CallArguments, place: int, differing: Tensor) -> WrongResults | None:

@@ -111,15 +111,9 @@ class PrecisionTally:
     def events(self) -> Iterator[PrecisionEvent]:
         """Yield what happened that float64 does not do, in order."""
         for row in self._events:
-            key = row.key
-            yield PrecisionEvent(
-                kind=row.value.kind,
-                op=key.op,
-                place=place(key.site, key.module, key.phase),
-                elements=row.value.elements,
-                of=row.value.total,
-                first=row.first,
-            )
+            key, event = row.key, row.value
+            where, about = place(key.site, key.module, key.phase), pick(event, "kind", "elements")
+            yield PrecisionEvent(op=key.op, place=where, of=event.total, first=row.first, **about)
 
 
 def _line(op: str, where: GroupLocation, first: int, errors: ShadowedCall | _Errors) -> PrecisionLine:
