@@ -77,8 +77,8 @@ def _attention_backward(given: Given) -> tuple[torch.Tensor, ...]:
     return scores @ key * factor, scores.mT @ query * factor, weights.mT @ grad
 
 
-def _not_transposed(given: Given) -> dict[str, Any]:
-    return {"transposed": False, "output_padding": [0] * len(given["padding"])}
+def _not_transposed(arguments: Given) -> dict[str, Any]:
+    return {"transposed": False, "output_padding": [0] * len(arguments["padding"])}
 
 
 def _convolution(given: Given) -> Any:
