@@ -395,8 +395,8 @@ def _has_kernel(op: str, line: str, lists: OpLists) -> bool:
 
 def _pairs(written: list[Written]) -> Iterator[Excusable]:
     """Yield the problems of two statements that repeat or contradict each other on an operator."""
-    each = ((entry.statement, entry) for entry in written)
-    by_condition = group_values(((item.condition, item.when, item.dtypes_of), entry) for item, entry in each)
+    pairs = ((entry.statement, entry) for entry in written)
+    by_condition = group_values(((item.condition, item.when, item.dtypes_of), entry) for item, entry in pairs)
     for alike in by_condition.values():
         for first, second in combinations(alike, 2):
             check = _conflict(first.statement.effect, second.statement.effect)

@@ -56,8 +56,8 @@ class ReleaseKernels:
 
     def launch(self, names: Names, bound: Bound, threads: Extents, group: Extents = 1, **more: Any) -> HostLaunch:
         """Return the launch of the kernel of a name, or of the first of several; as ``host_call.launch``."""
-        each = (names,) if isinstance(names, str) else names
-        return launch(self.first(*each), bound, threads, group, **more)
+        several = (names,) if isinstance(names, str) else names
+        return launch(self.first(*several), bound, threads, group, **more)
 
     def bind(
         self, names: Names, bound: Bound, threads: Extents, *results: Tensor | None, group: Extents = 1
