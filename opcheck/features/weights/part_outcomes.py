@@ -86,8 +86,10 @@ class DtypeJudge:
         if kind == "float8" and cast.status != "unsupported":
             evidence = _evidence(cast) or _evidence(product)
             return outcome_of("storage_only", dtype=name, evidence=evidence)
-        if kind in _COMPUTES and "unsupported" in {cast.status, product.status}:
-            refusing = cast if cast.status == "unsupported" else product
+        # What a run does first: it casts weights, looks rows of an embedding up, multiplies.
+        uses = (cast, self._verdict("aten::index_select", name, name, target), product)
+        refusing = next((use for use in uses if use.status == "unsupported"), None)
+        if kind in _COMPUTES and refusing is not None:
             return _make_refusal(name, "raises_at_run", refusing)
         return outcome_of("native", dtype=name)
 
@@ -142,7 +144,7 @@ def has_dtype(name: str, torch: Version) -> bool:
 
 @functools.cache
 def _call(op: str, dtype: str, result: str, of: str) -> OpCall:
-    names = ("self", "mat2") if op == "aten::mm" else ("self", "other")
+    names = {"aten::mm": ("self", "mat2"), "aten::index_select": ("self",)}.get(op, ("self", "other"))
     inputs = [
         TensorSpec(tensor=n, storage=n, dtype=dtype, shape=(256, 256), stride=(256, 1), device=of, argument=name)
         for n, name in enumerate(names[: 1 if op.endswith(("_to_copy", ".Scalar")) else 2])
