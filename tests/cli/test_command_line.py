@@ -36,7 +36,7 @@ def test_torch_is_not_loaded_where_nothing_is_run(args: tuple[str, ...]) -> None
 HELP_IMPORTS = {"cli": "streams", "common": "errors sanitize tool", "worker": "platform process"}
 LOOKUP_IMPORTS = {
     "cli": "config helps options",
-    "common": "documents files memo names python_source text versions vocabulary yaml_text",
+    "common": "documents files grouping memo names picking python_source text versions vocabulary yaml_text",
     "data": "composites conditions extensions files history kernel_routes matching messages programs python_calls refused "
     "registrations statement_files statement_model statements strict_yaml tables targets",
     "judge": "judge texts",

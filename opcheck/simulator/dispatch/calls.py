@@ -9,6 +9,8 @@ import torch
 
 from opcheck.data.messages import no_kernel_for
 from opcheck.data.tables import refused_by
+from opcheck.simulator.dispatch.operators import OPERATORS
+from opcheck.simulator.dispatch.operators.operator import Role
 from opcheck.simulator.dispatch.routes import BoundCall, Route, wrap_numbers
 from opcheck.simulator.dispatch.tensor import MPSTensor, is_on_mps
 from opcheck.simulator.dispatch.tensor_meta import META, TensorMeta, map_nested, spec_of
@@ -24,14 +26,8 @@ _ZEROS_ELEMENTS = 4_194_304
 COMPRESSED = ("compressed_layout", "Could not run 'new_compressed_tensor' from the 'mps:0' device.)")
 NESTED = ("nested_layout", "NestedTensorImpl storage must be either CUDA, CPU, XPU or privateuseone but got mps:0")
 
-
+_CAST = next(each for each in OPERATORS.values() if each.role is Role.CAST)
 _QUANTIZED_DTYPES = {torch.qint8, torch.quint8, torch.qint32, torch.quint4x2, torch.quint2x4}
-#: the operators that make the quantized result of others (TensorConversions.cpp, TensorFactories.cpp)
-_MAKES_QUANTIZED = {
-    "aten::_to_copy": "aten::empty_quantized",
-    "aten::empty_like": "aten::_empty_affine_quantized",
-    "aten::zeros": "aten::empty.memory_format",
-}
 
 
 def _quantized(operator: str) -> tuple[str, str]:
@@ -41,8 +37,7 @@ def _quantized(operator: str) -> tuple[str, str]:
 def refuse_quantized(call: BoundCall, inputs: Sequence[torch.Tensor]) -> tuple[str, str] | None:
     """Return how a Mac refuses to make a quantized tensor on MPS: nothing is registered for the key QuantizedMPS."""
     if call.kwargs.get("dtype") in _QUANTIZED_DTYPES or any(tensor.is_quantized for tensor in inputs):
-        name = call.route.name
-        return _quantized(_MAKES_QUANTIZED.get(name, name))
+        return _quantized(call.route.operator.quantizes_by or call.route.name)
     return None
 
 
@@ -201,7 +196,7 @@ def check_layout(tensor: torch.Tensor) -> None:
     if tensor.is_nested:
         raise RefusedError(*NESTED)
     if tensor.is_quantized:
-        raise RefusedError(*_quantized("aten::empty_quantized"))
+        raise RefusedError(*_quantized(_CAST.quantizes_by))
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         raise RefusedError(*COMPRESSED)
 

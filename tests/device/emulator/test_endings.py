@@ -137,7 +137,7 @@ def raised(source: str) -> BaseException:
 
 
 def test_the_accelerator_that_cpp_looks_for_on_this_machine_is_a_limit_and_no_error_of_the_program() -> None:
-    assert endings.is_limit(raised("torch.device(0)"))
+    assert endings.is_limit(raised("torch._C._accelerator_getStream(0)"))
 
 
 @pytest.mark.parametrize(

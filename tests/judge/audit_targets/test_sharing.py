@@ -135,9 +135,7 @@ def _traces(request: CaptureRequest, targets: Sequence[Target]) -> list[Trace | 
 
 
 def _own(request: CaptureRequest, target: Target, monkeypatch: pytest.MonkeyPatch) -> Trace:
-    asked = msgspec.structs.replace(
-        request, torch=str(target.torch), macos=str(target.macos), cpu_fallback=target.cpu_fallback
-    )
+    asked = msgspec.structs.replace(request, target=target)
     result = environment(cpu_fallback=target.cpu_fallback)
     monkeypatch.setenv(target_reads.FALLBACK_VARIABLE, result[target_reads.FALLBACK_VARIABLE])
     made: Trace = _forked(functools.partial(run.run, asked, _say), Trace)

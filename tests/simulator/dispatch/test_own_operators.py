@@ -84,7 +84,7 @@ def test_a_composite_of_a_library_is_followed(library: torch.library.Library) ->
     [
         (lambda x: x.to_sparse_csr(), "'new_compressed_tensor' from the 'mps:0' device"),
         (lambda x: torch.nested.nested_tensor([x, x]), "NestedTensorImpl storage must be either"),
-        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), r"\(torch.qint8\)"),
+        (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "'aten::empty_quantized' .* 'QuantizedMPS'"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

@@ -119,6 +119,8 @@ class Operator:
     #: what it refuses about the devices of its arguments although it mixes them: takes the
     #: arguments and all tensors
     refuses_devices: Callable[[Any, Any], Refusal | None] | None = None
+    #: what makes its result where that is quantized (TensorConversions.cpp, TensorFactories.cpp); empty: itself
+    quantizes_by: str = ""
     device_texts: tuple[DeviceText, ...] = ()
     #: since when it does not look at empty tensors of one dimension (TensorShape.h, ``cat_should_skip_tensor``)
     skips_empty: Version | None = None
