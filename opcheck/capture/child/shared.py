@@ -109,20 +109,25 @@ def captures(request: CaptureRequest, targets: Sequence[Target], say: Say) -> Ca
         order = [*result.left]
         if not forks:
             break
-        if order and (late := _explain_late(request, result.shared[-1:])):
-            shared.append(Shared(targets=tuple(order), failure=late))
-            order = []
+        order = _drop_late(request, shared, order)
     rank = {n: place for place, n in enumerate(newest_first)}
     shared.sort(key=lambda each: rank[each.targets[0]])
     return Captures(shared=tuple(shared), left=(*order, *left))
 
 
-def _explain_late(request: CaptureRequest, shared: Sequence[Shared]) -> WorkFailure | None:
-    """Return why other targets have no run, if the last run reached the time limit: theirs would, too."""
-    for problem in (each for one in shared if one.trace for each in one.trace.problems if each.kind == "timeout"):
-        text = f"not run, because the run for another target was {problem.message}"
-        return failure_of(CaptureError(text, context=request.model, hint="give it longer with --timeout"), "")
-    return None
+def _drop_late(request: CaptureRequest, shared: list[Shared], left: list[int]) -> list[int]:
+    """Return the targets that are left to run: none if the last run reached the time limit, which theirs would, too.
+
+    Those that are not run are added to ``shared`` with the reason.
+    """
+    last = shared[-1].trace if shared else None
+    late = next((problem for problem in last.problems if problem.kind == "timeout"), None) if last else None
+    if late is None or not left:
+        return left
+    text = f"not run, because the run for another target was {late.message}"
+    failure = failure_of(CaptureError(text, context=request.model, hint="give it longer with --timeout"), "")
+    shared.append(Shared(targets=tuple(left), failure=failure))
+    return []
 
 
 def _limit(request: CaptureRequest, runs: int) -> float:
@@ -200,9 +205,7 @@ def _loaded_and_run(request: CaptureRequest, targets: Sequence[Target], order: S
         waiting = [n for n in waiting if n not in captured.targets]
         if not forks:
             break
-        if waiting and (late := _explain_late(request, [captured])):
-            shared.append(Shared(targets=tuple(waiting), failure=late))
-            waiting = []
+        waiting = _drop_late(request, shared, waiting)
     left = tuple(n for n in order if n not in here or n in waiting)
     return Captures(shared=tuple(shared), left=left)
 
