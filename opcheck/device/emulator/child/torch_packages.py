@@ -9,6 +9,7 @@ import copy
 import functools
 import re
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -131,10 +132,13 @@ def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
 
     It also reads names of torch that the target may lack (torch.compiler.is_exporting), not for the program.
     """
+    device_readers = weakref.WeakKeyDictionary[Any, bool]()  # the graph of a large script takes long to print
 
     def call(script: Any, *args: Any, **options: Any) -> Any:
         is_there = any(map(is_on_mps, tree_leaves((args, options))))
-        if is_there and _READS_DEVICE.search(str(script.inlined_graph)):
+        if is_there and script not in device_readers:
+            device_readers[script] = _READS_DEVICE.search(str(script.inlined_graph)) is not None
+        if is_there and device_readers[script]:
             raise NotSimulatedError("TorchScript that reads a tensor's device is not emulated: it would read cpu")
         return original(script, *args, **options)
 
