@@ -222,7 +222,8 @@ class MacMemory:
 
 def _no_device_allocator(target: Target) -> str:
     """Return what a release raises whose allocator does not serve torch.accelerator; empty where it does."""
-    return str(_ANSWERS["no_device_allocator"].get(str(target.torch), ""))
+    line = _ANSWERS["no_device_allocator_lines"].get(str(target.torch))
+    return str(_ANSWERS["no_device_allocator"].format(line=line)) if line else ""
 
 
 def _dtypes(target: Target) -> frozenset[str]:
