@@ -23,7 +23,8 @@ from opcheck.tracing.torch_private import tensors
 from opcheck.tracing.torch_private.dispatch import function_mode_stack, is_batched
 from opcheck.tracing.torch_private.tensors import BACKWARD_APPLY, RUN_BACKWARD, SINGLE_LEVEL_FUNCTION
 
-#: the type of a tensor in the error for one that was modified in place (torch/csrc/autograd/saved_variable.cpp)
+#: The name of a tensor's type where autograd refuses a tensor that was changed in place
+#: (torch/csrc/autograd/saved_variable.cpp).
 _MODIFIED = re.compile(r"(modified by an inplace operation: \[)torch\.(\w+)Tensor")
 #: the attribute of a custom Function's node that states where its arguments are
 _PLACES = "_opcheck_places"

@@ -269,9 +269,8 @@ def new(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
         return args[0].detach()
     if len(args) == 1 and isinstance(args[0], (list, tuple)) and type(args[0]) is not torch.Size:
         return torch.tensor(args[0], dtype=self.dtype, device=MPS_DEVICE)
-    memory = tensors.untyped_memory(args[0]) if args and isinstance(args[0], torch.TypedStorage) else None
-    if memory is not None:
-        return torch.empty(0, dtype=self.dtype, device=MPS_DEVICE).set_(memory)
+    if args and isinstance(args[0], torch.TypedStorage):
+        return torch.empty(0, dtype=self.dtype, device=MPS_DEVICE).set_(tensors.untyped_memory(args[0]))
     return torch.empty(*args or (0,), dtype=self.dtype, device=MPS_DEVICE)
 
 

@@ -263,7 +263,9 @@ class Dtypes:
         program, value = self._program, self._program.only_value(model)
         calls = [value, *(program.parent(program.parent(use) or use) for use in program.uses.get(last(model), ()))]
         fits = [call for call in calls if isinstance(call, ast.Call) and method(call).startswith("fit") and call.args]
-        maker = value.func.value if value in fits and isinstance(value, ast.Call) else value  # type: ignore[attr-defined]
+        maker: ast.AST | None = value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value in fits:
+            maker = value.func.value  # KMeans(2).fit(x) gives the model itself
         is_of_sklearn = isinstance(maker, ast.Call) and self._scanned.dotted_name(maker.func).startswith("sklearn.")
         kind = _agree([self._array(call.args[0]) for call in fits]) if is_of_sklearn else None
         return kind if kind and kind.dtype[0] == FLOAT64[0] else None
