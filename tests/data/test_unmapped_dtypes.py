@@ -1,4 +1,4 @@
-"""What a dtype without a name in MPSGraph does: an exception, or the end of the process, by where the kernel asks for it."""
+"""A dtype without a name in MPSGraph raises or ends the process; where the kernel asks for the name decides."""
 
 import pytest
 

@@ -807,8 +807,8 @@ def test_a_repository_gets_one_helper_for_its_folders(tmp_path: Path) -> None:
         (
             'def f(path, rank):\n    checkpoint = torch.load(path, map_location=f"cuda:{rank}")\n',
             (
-                f'def f(path, rank):\n    checkpoint = torch.load(\n        path, map_location="mps" if {MPS} else f"cuda:{{rank}}"\n'
-                "    )\n"
+                "def f(path, rank):\n    checkpoint = torch.load(\n"
+                f'        path, map_location="mps" if {MPS} else f"cuda:{{rank}}"\n    )\n'
             ),
         ),
         (

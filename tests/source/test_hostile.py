@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -20,6 +19,7 @@ from opcheck.model.ignores import Ignores
 from opcheck.source import source
 from opcheck.source.engine import scan
 from opcheck.source.scan_records import ScanReport
+from tests.call_count import count_calls
 from tests.source.reading import TARGET
 
 #: A target that has no complex numbers, so that all rules look.
@@ -116,19 +116,8 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 
 def calls(path: Path) -> int:
-    """How many calls, of Python's functions and of C's, a scan makes."""
-    count = 0
-
-    def profile(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(profile)
-    try:
-        scanned(path, OLD)
-    finally:
-        sys.setprofile(None)
-    return count
+    """How many calls a scan makes."""
+    return count_calls(lambda: scanned(path, OLD))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -199,6 +199,8 @@ torch.from_numpy(np.histogram(x)[1]).to(device)
 torch.tensor([1.0]).to(torch.from_numpy(x).dtype).to(device)
 z = None; z = np.zeros(2) if z is None else z; torch.from_numpy(z).to(device)
 """.strip().splitlines()
+#: moves what a fitted model has
+CENTERS = "torch.from_numpy(k.cluster_centers_).to('mps')"
 #: Programs of other libraries, and whether the last line moves float64.
 ELSEWHERE = {
     "from scipy.signal import get_window; torch.from_numpy(get_window('hann', 8)).to('mps')": True,
@@ -213,13 +215,16 @@ ELSEWHERE = {
     "import cv2; a = cv2.imread('a.png') / 255.0; torch.from_numpy(a).to('mps')": True,
     "import cv2; a = cv2.imread('a.png'); torch.from_numpy(a).to('mps')": False,
     "from sklearn.decomposition import PCA; a = PCA(1).fit_transform(np.eye(3)); torch.from_numpy(a).to('mps')": True,
-    "from sklearn.cluster import KMeans; k = KMeans(2).fit(np.eye(3)); torch.from_numpy(k.cluster_centers_).to('mps')": True,
-    "from sklearn.cluster import KMeans; k = KMeans(2); k.fit(np.eye(3)); torch.from_numpy(k.cluster_centers_).to('mps')": True,
-    "from sklearn.cluster import KMeans; k = KMeans(2).fit(f[:, None]); torch.from_numpy(k.cluster_centers_).to('mps')": False,
-    "class A:;    def fit(self, a): pass; k = A(); k.fit(np.eye(3)); torch.from_numpy(k.cluster_centers_).to('mps')": False,
+    f"from sklearn.cluster import KMeans; k = KMeans(2).fit(np.eye(3)); {CENTERS}": True,
+    f"from sklearn.cluster import KMeans; k = KMeans(2); k.fit(np.eye(3)); {CENTERS}": True,
+    f"from sklearn.cluster import KMeans; k = KMeans(2).fit(f[:, None]); {CENTERS}": False,
+    f"class A:;    def fit(self, a): pass; k = A(); k.fit(np.eye(3)); {CENTERS}": False,
     "from scipy.io import wavfile; r, a = wavfile.read('a.wav'); torch.from_numpy(a / 32768).to('mps')": True,
     "from scipy.io import wavfile; r, a = wavfile.read('a.wav'); torch.from_numpy(a).to('mps')": False,
-    "from scipy.io import wavfile; r, a = wavfile.read('a.wav'); torch.from_numpy(a.astype('float32') / 32768).to('mps')": False,
+    (
+        "from scipy.io import wavfile; r, a = wavfile.read('a.wav'); "
+        "torch.from_numpy(a.astype('float32') / 32768).to('mps')"
+    ): False,
     "import soundfile; a, r = soundfile.read('a.wav'); torch.from_numpy(a).to('mps')": True,
     "import soundfile; a, r = soundfile.read('a.wav', dtype='float32'); torch.from_numpy(a).to('mps')": False,
     "import pandas as pd; a = pd.read_csv('a.csv'); torch.tensor(a['b'].astype(float).values).to('mps')": True,
