@@ -68,7 +68,16 @@ ATTRIBUTES: Mapping[str, Callable[[TensorSpec], Any]] = {
 
 
 #: A number in place of a tensor: PyTorch makes a tensor of its own of it, on the CPU (ScalarOps.h, scalar_to_tensor).
-_OF_NUMBERS: Mapping[str, Any] = {"dim": 0, "device": "cpu", "offset": 0}
+_OF_NUMBERS: Mapping[str, Callable[[complex], Any]] = {
+    "shape": lambda _: (),
+    "dim": lambda _: 0,
+    "numel": lambda _: 1,
+    "contiguous": lambda _: True,
+    "is_complex": lambda number: isinstance(number, complex),
+    "is_floating": lambda number: isinstance(number, float),
+    "offset": lambda _: 0,
+    "device": lambda _: "cpu",
+}
 
 
 def _list_bounded(values: Any) -> list[Any]:
@@ -255,11 +264,8 @@ def _attribute(node: ast.Attribute, values: Mapping[str, Any]) -> Any:
     if node.attr == "device" and EVERY_DEVICE in values:
         return values[EVERY_DEVICE]
     owner = _evaluate(node.value, values)
-    if isinstance(owner, (int, float, complex)):
-        if node.attr == "is_complex":
-            return isinstance(owner, complex)
-        if node.attr in _OF_NUMBERS:
-            return _OF_NUMBERS[node.attr]
+    if isinstance(owner, (int, float, complex)) and node.attr in _OF_NUMBERS:
+        return _OF_NUMBERS[node.attr](owner)
     if not isinstance(owner, TensorSpec):
         raise _CannotTellError
     return ATTRIBUTES[node.attr](owner)

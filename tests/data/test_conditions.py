@@ -63,6 +63,10 @@ def answer(text: str, call: OpCall = CALL) -> bool | None:
         ("bias is not None and bias.dim == 3", False),
         ("alpha == 1 and pad == (0, 0)", True),
         ("(1 if training else 0) + dim ** 2 - 7 // 2 == -1", True),
+        # numbers in place of tensors
+        ("p.is_floating and not dim.is_floating and not p.is_complex", True),
+        ("dim.dim == 0 and dim.shape == () and dim.numel == 1 and dim.contiguous and dim.device == 'cpu'", True),
+        ("dim.dtype == 'int64'", None),
         # what the call does not tell
         ("generator is None", None),
         ("missing > 1", None),
