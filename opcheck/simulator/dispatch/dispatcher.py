@@ -171,7 +171,7 @@ class Simulator(dispatch.DispatchMode):
         if route.name in self.context.hidden:
             return outputs
         flat = flat_tensors(outputs)
-        if route.operator.passes and body.names is not None:
+        if route.operator.passes and body.names and not body.calls:
             body = self._pass_arguments(bound, body.names, flat)
         because, self.not_computed = self.not_computed, ""
         self.sink.record(Call(route, bound.key, call.inputs, flat, body, refusal, because, again))

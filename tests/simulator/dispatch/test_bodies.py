@@ -12,6 +12,7 @@ from torch.nn import functional as F  # noqa: N812 - as everybody calls it
 from opcheck.data.registrations import load
 from opcheck.simulator.dispatch.operators import LEGACY_BODIES
 from opcheck.simulator.dispatch.routes import make_route
+from opcheck.simulator.dispatch.tensor_meta import contiguous
 from opcheck.tracing.torch_private import dispatch
 from tests.simulator.mac import from_2_10, recorded
 
@@ -29,6 +30,20 @@ def test_safe_softmax_compares_in_2_5_and_asks_from_2_6_on(release: str, calls: 
     (softmax,) = (item.call for item in made if item.call.route.name == "aten::_safe_softmax")
     assert softmax.inner is not None
     assert calls in softmax.inner
+
+
+def test_where_in_the_safe_softmax_of_2_5_has_the_layout_of_the_result() -> None:
+    def apply(x: torch.Tensor) -> None:
+        torch.ops.aten._safe_softmax(x.transpose(1, 2), -1)
+
+    (softmax,) = (
+        item.call
+        for item in recorded(apply, torch.ones(2, 3, 4, 4), release="2.5").calls
+        if item.call.route.name == "aten::_safe_softmax"
+    )
+    (where,) = softmax.body.calls
+    assert where.route.name == "aten::where.self"
+    assert where.outputs == (contiguous((2, 4, 3, 4), torch.float32),)
 
 
 def _inner(op: str, run: Callable[..., Any], *inputs: torch.Tensor, release: str) -> set[str]:
