@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import msgspec
@@ -30,6 +31,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
         return f"{self.major}.{self.minor}"
 
     @classmethod
+    @functools.lru_cache(maxsize=1 << 10)
     def parse(cls, text: str) -> Version:
         """Read ``2.13``, ``2.13.1``, ``2.6.0.dev20241101``, ``2.13.0+cpu``, ``15``, ``14.2``.
 

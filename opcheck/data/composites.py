@@ -110,9 +110,9 @@ def run_body(op: str, line: str, directory: Path | None = None) -> CompositeBody
 
 
 def _in_table(table: BodyTable, op: str, line: str, *, read: bool) -> CompositeBody | None:
-    lines = sorted(map(Version.parse, table.torch))
     if op not in table.composites:
         return None
+    lines = sorted(map(Version.parse, table.torch))
     run = max(each for each in lines if each <= max(Version.parse(line), lines[0]))
     return _last_body(table.composites[op], run, table.torch[str(run)], read=read)
 
