@@ -367,6 +367,12 @@ def test_a_condition_tells_the_reported_call_from_its_neighbour(name: str) -> No
         assert condition.evaluate(values) is holds, values
 
 
+def test_no_report_has_an_abort_of_linear_below_32769_rows_whatever_the_strides() -> None:
+    condition = ADVISORIES["linear-huge-strides-aborts"].parsed
+    assert condition is not None
+    assert condition.evaluate({"input": tensor(4096, 1, 1152, stride=(1152, 4718592, 1))}) is False
+
+
 @pytest.mark.parametrize("grad", [tensor(), tensor(4, 6)])
 def test_a_mean_of_the_loss_and_sizes_above_one_are_safe(grad: TensorSpec) -> None:
     condition = ADVISORIES["bce-backward-size-one"].parsed
