@@ -14,6 +14,13 @@ class RefusedError(RuntimeError):
         self.refusal = (kind, text)
 
 
+class ProcessAbortedError(BaseException):
+    """The process of a Mac ends here: by a failed assertion in Metal, or by an access of memory that is not there.
+
+    It is no Exception, so that no program catches it.
+    """
+
+
 class DataDependentError(RuntimeError):
     """The program needs values that a run on shapes does not have."""
 

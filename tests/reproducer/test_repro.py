@@ -17,7 +17,6 @@ import torch
 import opcheck
 from opcheck.common.errors import UsageError
 from opcheck.data.registrations import load
-from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
 from opcheck.features.issue import page
 from opcheck.model.records import ExampleTensor, Finding, Report
 from opcheck.model.saved import sanitize_report
@@ -25,6 +24,7 @@ from opcheck.render import render
 from opcheck.reproducer import program_check, script
 from opcheck.reproducer.chosen import ChosenFinding, choose, read
 from opcheck.reproducer.program_check import TriedProgram, make
+from opcheck.simulator.errors import ProcessAbortedError
 
 MPS = "mps"
 

@@ -21,7 +21,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch import random_numbers
-from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.errors import NotSimulatedError, ProcessAbortedError
 from opcheck.simulator.visible import device_mode
 from opcheck.simulator.visible.constructors import CONSTRUCTORS
 from opcheck.simulator.visible.machine import WORKING_SET, mac_machine
@@ -239,7 +239,7 @@ def _capability(*_: Any) -> dict[str, Any]:
 
 def _empty_host_cache() -> None:
     if target_reads.READS.ask(target_reads.is_before, Version(2, 15)):
-        raise NotSimulatedError(_ANSWERS["no_host_allocator"])
+        raise ProcessAbortedError(_ANSWERS["no_host_allocator"])
 
 
 def _read_stats(memory: MacMemory) -> dict[str, Any]:

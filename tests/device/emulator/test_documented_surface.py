@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import opcheck
-from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.errors import ProcessAbortedError
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,11 @@ def test_the_accelerator_lists_no_dtypes_before_2_12() -> None:
         torch.accelerator.get_device_capability()
 
 
-def test_what_is_not_known_is_not_made_up() -> None:
-    with opcheck.emulate(torch="2.13", macos="15"), pytest.raises(NotSimulatedError, match="not known"):
+def test_emptying_the_host_cache_ends_the_process_before_2_15_alone() -> None:
+    with pytest.raises(ProcessAbortedError, match="a segmentation fault"), opcheck.emulate("2.14", "15") as run:
+        torch.accelerator.empty_host_cache()
+    assert run.report.headline == "fails"
+    with opcheck.emulate("2.15", "15"):
         torch.accelerator.empty_host_cache()
 
 

@@ -15,7 +15,7 @@ import opcheck
 from opcheck.common.versions import Version
 from opcheck.data.registrations import load
 from opcheck.data.statement_model import program_text
-from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
+from opcheck.simulator.errors import ProcessAbortedError
 from tests.data.test_programs import LARGE
 
 LISTS = load().statements.by_id

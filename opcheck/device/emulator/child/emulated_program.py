@@ -23,6 +23,7 @@ from opcheck.common.replacing import replace_attributes
 from opcheck.device.emulator import user_program
 from opcheck.device.emulator.emulation_request import ProcessReport, RunOutcome, RunRequest
 from opcheck.device.emulator.processes import Processes, note_sent_errors, read_report, write
+from opcheck.simulator.errors import ProcessAbortedError
 from opcheck.simulator.visible.start_methods import mark_not_spawned
 from opcheck.worker import environments, platform
 from opcheck.worker.platform import ABORTED, INTERRUPTED
@@ -61,8 +62,6 @@ def main(file: Path) -> int:
 def _run(request: RunRequest, file: Path) -> int:
     os.environ["PYTORCH_ENABLE_MPS_FALLBACK"] = "1" if request.cpu_fallback else "0"
     environments.require()
-
-    from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
 
     run = _emulation(request)
     user_program.prepare(request.program, request.arguments, is_module=request.is_module)
@@ -148,8 +147,6 @@ def run_spawned(request: str, report: str, **handles: Any) -> None:
         body = started.run
 
         def run_body() -> None:
-            from opcheck.device.emulator.child.mac_errors import ProcessAbortedError
-
             try:
                 body()
             except ProcessAbortedError as error:

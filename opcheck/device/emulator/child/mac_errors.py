@@ -23,7 +23,7 @@ from opcheck.data.statement_model import Statement
 from opcheck.data.tables import nowhere, refused_by
 from opcheck.model.records import OpCall, Verdict
 from opcheck.simulator.dispatch.routes import end_of
-from opcheck.simulator.errors import NotSimulatedError, RefusedError
+from opcheck.simulator.errors import NotSimulatedError, ProcessAbortedError, RefusedError
 from opcheck.tracing.torch_private.trees import tree_leaves, tree_map_only
 
 #: the arguments of a call by their names, with the CPU's values
@@ -228,13 +228,6 @@ _REFUSALS: dict[str, type[Exception]] = {
     "compressed_layout": NotImplementedError,
     "quantized_dtype": NotImplementedError,
 }
-
-
-class ProcessAbortedError(BaseException):
-    """A failed assertion in Metal ends the process of a Mac here.
-
-    It is no Exception, so that no program catches it.
-    """
 
 
 def error_of(verdict: Verdict, call: OpCall, target: Target, lists: OpLists) -> BaseException | None:

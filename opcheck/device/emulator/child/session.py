@@ -21,7 +21,7 @@ from opcheck.data.registrations import OpLists, load
 from opcheck.device.emulator.child import vision_kernels
 from opcheck.device.emulator.child.call_counts import CallCounts, merge_groups, origin_on_a_mac, partition_of
 from opcheck.device.emulator.child.emulator import Emulator
-from opcheck.device.emulator.child.mac_errors import CALL_RAISED, REFUSED_EVERYWHERE, ProcessAbortedError, kind_on_a_mac
+from opcheck.device.emulator.child.mac_errors import CALL_RAISED, REFUSED_EVERYWHERE, kind_on_a_mac
 from opcheck.device.emulator.child.torch_packages import export_below, processes_of_mac, run_uncompiled
 from opcheck.device.emulator.child.verdicts import Verdicts
 from opcheck.device.emulator.emulation_request import ProcessReport, make_run_trace
@@ -33,6 +33,7 @@ from opcheck.model.records import OWN_LIMITS, KernelNumbers, Memory, Problem, Re
 from opcheck.numerics.kernels.child.kernel_run import KernelsMode, ShadowKernels
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.dispatcher import Simulator
+from opcheck.simulator.errors import ProcessAbortedError
 from opcheck.simulator.mac import simulated_mac
 from opcheck.simulator.visible.public_names import names_of_the_target
 from opcheck.simulator.visible.requirements import differing_libraries
@@ -120,7 +121,7 @@ class Emulation:
             notes.append(f"{started} of Python by the program, as a subprocess: nothing is emulated in them")
         if lost := sum(child.lost for child in children):
             notes.append(f"{lost} of the processes that the program started: they left no report")
-        failed = any(problem.kind == CALL_RAISED for problem in problems)
+        failed = any(problem.kind in {CALL_RAISED, "process_died"} for problem in problems)
         headline = FAILS if failed else report.headline
         return msgspec.structs.replace(report, headline=headline, not_checked=tuple(notes))
 
