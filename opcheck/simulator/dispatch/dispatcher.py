@@ -12,7 +12,7 @@ import torch
 from opcheck.common.versions import Target
 from opcheck.simulator.dispatch import calls, unbacked_values
 from opcheck.simulator.dispatch.calls import Body, Call, Sink, flat_tensors
-from opcheck.simulator.dispatch.dispatch_context import RECORDED, DispatchContext
+from opcheck.simulator.dispatch.dispatch_context import OF_THIS_MACHINE, RECORDED, DispatchContext
 from opcheck.simulator.dispatch.gradient_devices import Nodes
 from opcheck.simulator.dispatch.operators import LEGACY_BODIES, branches_of, legacy_body
 from opcheck.simulator.dispatch.operators.operator import Role, mismatch, overload_named, row_of
@@ -155,11 +155,11 @@ class Simulator(dispatch.DispatchMode):
             if kwargs.get("layout") in (None, torch.strided):
                 self.sink.record(call._replace(not_computed=str(error)))
             raise
-        except (RuntimeError, TypeError) as error:
+        except (RuntimeError, TypeError, LookupError, ValueError) as error:
             refusal = refusal or getattr(error, "refusal", None)  # of a RefusedError
             # A dtype that no backend computes, or two devices: the check of a meta kernel.
-            failed = call._replace(refusal=refusal)
-            if refusal is not None or failed.in_refused_dtype:
+            failed = call._replace(refusal=refusal, not_computed=getattr(error, OF_THIS_MACHINE, ""))
+            if refusal is not None or failed.in_refused_dtype or failed.not_computed:
                 self.sink.record(failed)
                 vars(error)[RECORDED] = True
             raise

@@ -12,6 +12,8 @@ from opcheck.capture.child import endings
 
 _BOOL = "torch.ones(2, 2, device='mps', dtype=torch.bool)"
 _INTS = "torch.ones(4, device='mps', dtype=torch.int32)"
+_FLOAT = "torch.ones(1, 2, 2, device='mps')"
+_HALF = f"{_FLOAT}.half()"
 
 
 def raised(source: str, release: str = "2.11", *, fallback: bool = False) -> BaseException:
@@ -47,6 +49,13 @@ def raised(source: str, release: str = "2.11", *, fallback: bool = False) -> Bas
             "2.13",
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
             "Long, Int; but got MPSFloatType instead (while checking arguments for embedding)",
+        ),
+        (f"{_HALF}[0] @ {_FLOAT}[0]", "2.7", "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float"),
+        (f"{_HALF} @ {_FLOAT}", "2.12", "Expected arguments of same type but got Half and Float"),
+        (
+            f"torch.nn.functional.conv1d({_HALF}, {_FLOAT})",
+            "2.12",
+            "Input type (MPSHalfType) and weight type (MPSFloatType) should be the same",
         ),
     ],
 )  # fmt: skip
@@ -135,3 +144,22 @@ def test_integers_are_counted_where_the_macs_kernel_takes_them() -> None:
         assert counts.device.type == "mps"
         assert counts.dtype is torch.int32
         assert counts.tolist() == [1, 0, 2, 1, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("source", "release", "headline"),
+    [
+        # LinearAlgebra.mm checks no dtypes here, and Linear.mm in no release.
+        (f"torch.mm({_HALF}[0], {_FLOAT}[0])", "2.6", "could not tell"),
+        (f"torch.bmm({_HALF}, {_FLOAT})", "2.9", "could not tell"),
+        (f"torch.nn.functional.linear({_HALF}, {_FLOAT}[0])", "2.15", "could not tell"),
+        (f"torch.mm({_HALF}[0], {_FLOAT}[0])", "2.7", "runs natively"),
+        (f"torch.mm({_FLOAT}[0], {_FLOAT}[0, :1])", "2.6", "runs natively"),
+    ],
+)
+def test_an_error_of_this_cpu_alone_is_unknown_where_the_program_handles_it(
+    source: str, release: str, headline: str
+) -> None:
+    with opcheck.emulate(torch=release, macos="15") as run, contextlib.suppress(RuntimeError):
+        eval(source, {"torch": torch})  # noqa: S307 - what a program would do
+    assert run.report.headline == headline

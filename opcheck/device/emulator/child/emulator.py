@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
+from opcheck.common.text import one_line
 from opcheck.common.versions import Span, Target, Version
 from opcheck.device.emulator.child import mac_errors
 from opcheck.device.emulator.child.mac_errors import CpuRefusesError, is_run_by_the_cpu, mac_error
 from opcheck.numerics.kernels.child.kernel_check import KernelCheck
 from opcheck.simulator import target_reads
 from opcheck.simulator.dispatch.calls import flat_tensors
+from opcheck.simulator.dispatch.dispatch_context import OF_THIS_MACHINE
 from opcheck.simulator.dispatch.dispatcher import Simulator
 from opcheck.simulator.dispatch.routes import BoundCall, Route
 from opcheck.simulator.dispatch.tensor import MPSTensor
@@ -90,6 +92,9 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
                 # Its own CPU computes, or all devices share the check.
                 if by_cpu or mac_errors.is_refused_everywhere(error, route.func, args, kwargs):
                     mac_errors.mark_raised_on_a_mac(error)
+                else:
+                    text = f"this machine's CPU refuses it ({one_line(error)}), and whether a Mac does is not known"
+                    vars(error)[OF_THIS_MACHINE] = text
                 raise
             wider = route.operator.emulate_wider
             if isinstance(shown, CpuRefusesError) and wider and release >= wider.since:

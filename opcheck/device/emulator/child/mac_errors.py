@@ -282,9 +282,9 @@ _RUN_BY_THE_CPU = frozenset({None, "cpu_fallback", "cpu_only"})
 #: ATen/Dispatch.h, AT_DISPATCH_SWITCH.
 _NOT_IMPLEMENTED = re.compile(r"\"(?P<kernel>\w+)\" not implemented for '(?P<dtype>\w+)'")
 
-#: Other texts of the CPU's kernels (Sorting.cpp), or that name such a kernel (OperatorEntry.cpp).
+#: Other texts of the CPU's kernels (Sorting.cpp, TensorMethods.cpp), or that name such a kernel (OperatorEntry.cpp).
 _OF_THE_CPU = re.compile(
-    r"not supported on CPU|does not support .* on CPU|\bon CPU (?:does|is) not"
+    r"^expected scalar type \w+ but found \w+$|not supported on CPU|does not support .* on CPU|\bon CPU (?:does|is) not"
     r"|'CPU' backend|\w_cpu(?:_\w*)?\b"
 )
 
