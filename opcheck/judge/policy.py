@@ -233,8 +233,8 @@ def _untold(report: Report, policy: Policy) -> Iterator[str]:
         yield "the run broke off: what follows was not judged"
     elif not report.totals["calls"]:
         yield "no call was recorded"
-    elif is_open and any(problem.kind in ("hub_kernel", "quantized") for problem in report.problems):
-        yield "a method of quantization, or a kernel of the hub, was not judged"
+    elif is_open and any(problem.kind in ("hub_kernel", "mps_in_fork", "quantized") for problem in report.problems):
+        yield "a method of quantization, a kernel of the hub, or a forked process was not judged"
     elif is_open and ("OC123", "warning") in ((each.rule, each.severity) for each in report.findings):
         yield "a library did not see the target's torch (OC123)"
     elif policy.expect and report.headline != policy.expect:

@@ -312,6 +312,15 @@ def test_mps_in_a_forked_process_is_not_known(tmp_path: Path) -> None:
     assert "a forked process computed on mps" in json.dumps(ended.report["findings"])
 
 
+def test_a_run_whose_fork_alone_computed_on_mps_neither_broke_off_nor_moved_nothing(tmp_path: Path) -> None:
+    ended = run(tmp_path, "if os.fork() == 0:\n    torch.ones(2, device='mps').sum()\n    os._exit(0)\nos.wait()")
+    assert (ended.code, ended.report["headline"]) == (3, "could not tell")
+    assert [finding["message"].partition(":")[0] for finding in ended.report["findings"]] == [
+        "a forked process computed on mps"
+    ]
+    assert ended.report["capture"]["complete"] is True
+
+
 def test_python_in_a_subprocess_is_not_followed_and_the_report_says_so(tmp_path: Path) -> None:
     program = "import subprocess\nsubprocess.run([sys.executable, '-c', '1'])\nprint(torch.ones(1, device='mps'))"
     ended = run(tmp_path, program)

@@ -42,7 +42,7 @@ from opcheck.tracing.eager_compile import add_left_out
 from opcheck.tracing.source_locations import locate_raise
 from opcheck.worker import platform
 
-FAILS = HEADLINES[0]
+FAILS, COULD_NOT_TELL = HEADLINES[:2]
 
 #: the simulator keeps every value, whatever its size
 _ALL = 1 << 62
@@ -88,8 +88,7 @@ class Emulation:
         # Processes may do the same.
         problems = tuple(dict.fromkeys(each for process in reports for each in process.problems))
         growth = tuple(dict.fromkeys(each for process in reports for each in process.growth))
-        forked = any(child.forked for child in children)
-        if forked:
+        if forked := any(child.forked for child in children):
             problems = (*problems, Problem(kind="mps_in_fork", message=_IN_FORK))
         trace = make_run_trace(
             self.name,
@@ -99,7 +98,7 @@ class Emulation:
             differences=(*libraries.values(), *target_reads.READS.notes.values()),
             differing_libraries=tuple(libraries),
             problems=problems,
-            complete=self._complete and not forked,
+            complete=self._complete,
             environment={name: value for name, value in os.environ.items() if name.startswith("PYTORCH_")},
         )
         audited = Audited(
@@ -121,8 +120,8 @@ class Emulation:
             notes.append(f"{started} of Python by the program, as a subprocess: nothing is emulated in them")
         if lost := sum(child.lost for child in children):
             notes.append(f"{lost} of the processes that the program started: they left no report")
-        failed = any(problem.kind in {CALL_RAISED, "process_died"} for problem in problems)
-        headline = FAILS if failed else report.headline
+        failed = report.headline == FAILS or any(each.kind in {CALL_RAISED, "process_died"} for each in problems)
+        headline = FAILS if failed else COULD_NOT_TELL if forked else report.headline
         return msgspec.structs.replace(report, headline=headline, not_checked=tuple(notes))
 
     @property
@@ -240,7 +239,7 @@ class Emulation:
         """Note if the program, and the processes that it started, computed nothing on ``mps``."""
         started = self._processes.reports() if self._processes else []
         ops = {row.op for row in self._tally.rows} | {group.op for process in started for group in process.groups}
-        if ops <= _MOVES:
+        if ops <= _MOVES and not any(process.forked for process in started):
             moved = "tensors were moved to mps, and nothing was computed there"
             message = moved if ops else f"no tensor reached mps: {self._why_nowhere(imports_torch=imports_torch)}"
             self._problems.append(Problem(kind="nothing_on_mps", message=message))
