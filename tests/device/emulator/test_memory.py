@@ -95,11 +95,28 @@ def test_a_view_takes_no_memory_however_large_it_is() -> None:
 
 def test_a_size_that_overflows_is_unknown_because_mps_does_not_check_it() -> None:
     with (
-        pytest.raises(NotSimulatedError, match="does not fit into this machine"),
+        pytest.raises(NotSimulatedError, match="64 bits cannot count its bytes"),
         opcheck.emulate(torch="2.13", macos="15") as run,
     ):
         torch.empty(1 << 62, device="mps")
     assert run.report.headline == "could not tell"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ((1 << 61,), r"^Invalid buffer size: 8589934592\.00 GiB$"),
+        ((1 << 40, 1 << 40), "^numel: integer multiplication overflow$"),
+    ],
+)
+def test_a_size_in_bytes_that_overflows_wraps_around(sizes: tuple[int, ...], text: str) -> None:
+    with opcheck.emulate(torch="2.13", macos="15"), pytest.raises(RuntimeError, match=text):
+        torch.empty(sizes, device="mps")
+
+
+def test_strides_are_checked_for_overflow_on_a_mac_too() -> None:
+    with opcheck.emulate(torch="2.13", macos="15"), pytest.raises(RuntimeError, match=r"^Storage size .* and strides"):
+        torch.empty_strided((2,), (-1,), device="mps")
 
 
 def test_a_ratio_that_the_allocator_refuses_raises_at_the_first_tensor(monkeypatch: pytest.MonkeyPatch) -> None:

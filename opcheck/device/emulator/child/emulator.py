@@ -1,6 +1,7 @@
 """The simulator with values: every tensor on MPS has a real CPU tensor, of any size."""
 
 import contextlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,8 +25,10 @@ from opcheck.tracing.torch_private.dispatch import without_function_modes
 _COPIES = frozenset({"aten::copy_", "aten::_to_copy"})
 #: dtypes that no tensor on MPS has
 _DOUBLES = frozenset({torch.float64, torch.complex128})
-#: what the CPU's allocation raises (c10/core/impl/alloc_cpu.cpp; EmptyTensor.cpp, whose MPS part checks no overflow)
-_NO_MEMORY = re.compile("DefaultCPUAllocator: can't allocate memory|Storage size calculation overflowed")
+#: EmptyTensor.cpp; mps/EmptyTensor.cpp checks no overflow, except where there are strides
+_OVERFLOW = re.compile(r"Storage size calculation overflowed with sizes=\[([\d, ]+)\]$")
+#: what the CPU's allocation raises (c10/core/impl/alloc_cpu.cpp)
+_NO_MEMORY = re.compile(f"DefaultCPUAllocator: can't allocate memory|{_OVERFLOW.pattern}")
 #: Copying from MPS writes nothing into a tensor of such a dtype (Copy.mm); a new tensor is often zeros.
 _LOST_DOUBLES = Span.of("2.14", "2.15")
 
@@ -104,10 +107,22 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
     def _check_size(self, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise what a Mac raises for a result that is too large, before the CPU takes memory for it."""
         results: Any = ()
-        with contextlib.suppress(RuntimeError, TypeError, ValueError, IndexError), without_function_modes():
-            results = mac_errors.compute_without_values(route.func, args, kwargs)
+        try:
+            with without_function_modes():
+                results = mac_errors.compute_without_values(route.func, args, kwargs)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            if (overflow := _OVERFLOW.match(str(error))) and any(isinstance(each, list) for each in args):
+                self._check_overflow(math.prod(map(int, overflow[1].split(","))), route, args, kwargs)
         for result in flat_tensors(results):
             self.check_size(result.nbytes if result.layout is torch.strided else 0)
+
+    def _check_overflow(self, elements: int, route: Route, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise what a Mac raises for so many elements: its size in bytes wraps around (mps/EmptyTensor.cpp)."""
+        none = tuple([0] if isinstance(each, list) else each for each in args)
+        self.check_size(elements * mac_errors.compute_without_values(route.func, none, kwargs).itemsize % (1 << 64))
+        if elements >= 1 << 63:  # c10/core/TensorImpl.h
+            raise mac_errors.mark_raised_on_a_mac(RuntimeError("numel: integer multiplication overflow"))
+        raise NotSimulatedError(f"{route.name}: 64 bits cannot count its bytes, and a Mac allocates fewer than it needs")
 
     def _arguments_unchecked(
         self, error: Exception, route: Route, given: dict[str, Any], release: Version
