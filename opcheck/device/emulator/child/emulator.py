@@ -122,7 +122,7 @@ class Emulator(Simulator):  # type: ignore[no-untyped-call]  # TorchDispatchMode
         self.check_size(elements * mac_errors.compute_without_values(route.func, none, kwargs).itemsize % (1 << 64))
         if elements >= 1 << 63:  # c10/core/TensorImpl.h
             raise mac_errors.mark_raised_on_a_mac(RuntimeError("numel: integer multiplication overflow"))
-        raise NotSimulatedError(f"{route.name}: 64 bits cannot count its bytes, and a Mac allocates fewer than it needs")
+        raise NotSimulatedError(f"{route.name}: 64 bits cannot count its bytes, and a Mac allocates too few")
 
     def _arguments_unchecked(
         self, error: Exception, route: Route, given: dict[str, Any], release: Version

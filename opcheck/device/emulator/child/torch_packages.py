@@ -7,6 +7,7 @@ on a Mac also runs on fake tensors, and calls no kernel of MPS.
 import contextlib
 import copy
 import functools
+import inspect
 import re
 import sys
 import weakref
@@ -20,6 +21,7 @@ from opcheck.common.replacing import replace_attributes
 from opcheck.common.versions import Target, Version
 from opcheck.simulator.dispatch.tensor import MPS_DEVICE, is_on_mps, placement
 from opcheck.simulator.errors import NotSimulatedError
+from opcheck.simulator.target_reads import READS, is_before
 from opcheck.simulator.visible.methods import as_device
 from opcheck.simulator.visible.requirements import kind_of
 from opcheck.tracing.eager_compile import eager_compile
@@ -32,10 +34,15 @@ from opcheck.tracing.torch_private.trees import tree_leaves, tree_map
 
 #: takes the name of a function that was left out
 Tell = Callable[[str], None]
+#: modules that the program scripted or traced, each with the function that does so to a copy
+LeftOut = weakref.WeakKeyDictionary[Any, Callable[[Any], Any]]
 
 
 #: in the graph of a script
 _READS_DEVICE = re.compile(r"prim::(?:device|is_cpu|is_mps)\(|aten::get_device\(")
+
+#: ... of a trace
+_NAMES_CPU = re.compile(r'value="cpu"')
 
 #: distributed_c10d.py: the first release whose init_process_group() takes gloo for a machine with mps.
 _DEFAULT_BACKEND = Version(2, 8)
@@ -91,17 +98,23 @@ def run_uncompiled(tell: Tell) -> Iterator[None]:
     TorchScript reads the device in C++, which is ``cpu``: what the program scripts is returned as it is, as with
     PYTORCH_JIT=0.  What was scripted before the block, or is loaded in it, runs in C++ all the same.
     """
+    left_out: LeftOut = weakref.WeakKeyDictionary()
     changes: list[tuple[Any, str, Any]] = [
         (torch, "compile", eager_compile(tell, _refuse_backend)),
-        *((torch.jit, name, _scripting(name, tell)) for name in ("script", "trace", "trace_module")),
+        *((torch.jit, name, _scripting(name, tell, left_out)) for name in ("script", "trace", "trace_module")),
         *((torch.jit, name, lambda module, *_, **__: module) for name in ("freeze", "optimize_for_inference")),
-        *((owner, "save", _writing(owner.save)) for owner in (torch.jit, SCRIPT_MODULE) if hasattr(owner, "save")),
+        *((owner, "save", _writing(owner.save, left_out)) for owner in (torch.jit, SCRIPT_MODULE)),
         (torch.jit, "load", _loading(torch.jit.load)),
         (torch.jit.ScriptFunction, "__call__", _calling(torch.jit.ScriptFunction.__call__)),
         (SCRIPT_MODULE, "__call__", _calling(torch.nn.Module.__call__)),
     ]
+    owner: Any = torch.nn.Module
     with replace_attributes(changes):
-        yield
+        owner.save = _Save(left_out)
+        try:
+            yield
+        finally:
+            del owner.save
 
 
 def _refuse_backend(name: object) -> None:
@@ -110,7 +123,7 @@ def _refuse_backend(name: object) -> None:
         compilation.backend(name)
 
 
-def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
+def _scripting(name: str, tell: Tell, left_out: LeftOut) -> Callable[..., Any]:
     original = getattr(torch.jit, name)
 
     @functools.wraps(original)
@@ -122,7 +135,16 @@ def _scripting(name: str, tell: Tell) -> Callable[..., Any]:
         # A library decorates functions with it that the program may never call.
         if is_own_code(code.co_filename):
             tell(f"torch.jit.{name}")
-        return [*args, *options.values()][0]
+        bound = inspect.signature(original).bind(*args, **options).arguments
+        module, rest = next(iter(bound.values())), _on_cpu(dict([*bound.items()][1:]))
+        # A trace calls the module.
+        calls: Any = {"__call__": bound.get("example_inputs", ())} if name == "trace" else bound.get("inputs", {})
+        for method, inputs in calls.items():
+            positional = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+            getattr(module, method)(*positional, **bound.get("example_kwarg_inputs", {}))
+        if isinstance(module, torch.nn.Module):
+            left_out[module] = lambda on_cpu: original(on_cpu, **rest)
+        return module
 
     return script
 
@@ -145,23 +167,45 @@ def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _writing(original: Callable[..., Any]) -> Callable[..., Any]:
-    def save(module: Any, *args: Any, **options: Any) -> None:
+def _writing(original: Callable[..., Any], left_out: LeftOut) -> Callable[..., Any]:
+    def save(module: Any, f: Any, _extra_files: Any = None, **options: Any) -> None:
+        moved = any(map(is_on_mps, _module_tensors(module)))
+        if module in left_out:
+            with _without_modes():
+                module = left_out[module](_copy_to_cpu(module))
+            if _NAMES_CPU.search(str(module.inlined_graph)):
+                raise NotSimulatedError("torch.jit.save is not emulated for a graph that names a device, here cpu")
+        elif moved or not isinstance(module, SCRIPT_MODULE):
+            raise NotSimulatedError("torch.jit.save is not emulated for what was not scripted or traced here")
         # C++ would read memory that tensors on mps do not have.
-        if not isinstance(module, SCRIPT_MODULE) or any(map(is_on_mps, _module_tensors(module))):
-            raise NotSimulatedError(
-                "torch.jit.save is not emulated: TorchScript runs as Python here and is not written"
-            )
-        original(module, *args, **options)
+        original(module, f, _extra_files={**(_extra_files or {}), **({_MARK: "mps"} if moved else {})}, **options)
 
     return save
 
 
+class _Save:
+    """The method of what was scripted or traced alone; no property, which TorchScript would compile."""
+
+    def __init__(self, left_out: LeftOut) -> None:
+        self._left_out = left_out
+
+    def __get__(self, module: Any, owner: Any = None) -> Callable[..., Any]:
+        """Return the method of a module, bound to it."""
+        if module is None or module not in self._left_out:
+            raise AttributeError(name="save", obj=module or owner)
+        return functools.partial(torch.jit.save, module)
+
+
 def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
-    def load(f: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
-        if as_device(map_location) is not MPS_DEVICE:
-            return original(f, map_location, *args, **options)
-        return original(f, "cpu", *args, **options).to(MPS_DEVICE)
+    def load(f: Any, map_location: Any = None, _extra_files: Any = None, **options: Any) -> Any:
+        extra = {**(_extra_files or {}), _MARK: ""}
+        moves = as_device(map_location) is MPS_DEVICE
+        loaded = original(f, "cpu" if moves else map_location, extra, **options)
+        moves |= extra.pop(_MARK) in ("mps", b"mps") and map_location is None
+        if moves and READS.ask(is_before, Version(2, 1)):  # unpickler.cpp; pull request 102204
+            raise RuntimeError("supported devices include CPU, CUDA and HPU, however got MPS")
+        (_extra_files if _extra_files is not None else {}).update(extra)
+        return loaded.to(MPS_DEVICE) if moves else loaded
 
     return load
 
@@ -203,10 +247,9 @@ def _without_modes() -> Iterator[None]:
 
 
 def _export(original: Callable[..., Any], mod: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
-    own = _module_tensors(mod)
-    moved = any(is_on_mps(tensor) for tensor in [*own, *tree_leaves((args, kwargs))])
+    moved = any(is_on_mps(tensor) for tensor in [*_module_tensors(mod), *tree_leaves((args, kwargs))])
     if moved:
-        mod = copy.deepcopy(mod, {id(tensor): _on_cpu(tensor) for tensor in own})
+        mod = _copy_to_cpu(mod)
         args, kwargs = _on_cpu(args), _on_cpu(kwargs)
     with _without_modes():
         exported = original(mod, args, kwargs, **options)
@@ -246,6 +289,10 @@ def _load(original: Callable[..., Any], f: Any, *, extra_files: Any = None, **op
 
 def _module_tensors(module: Any) -> list[Any]:
     return [*module.parameters(), *module.buffers()] if isinstance(module, torch.nn.Module) else []
+
+
+def _copy_to_cpu(module: Any) -> Any:
+    return copy.deepcopy(module, {id(tensor): _on_cpu(tensor) for tensor in _module_tensors(module)})
 
 
 def _on_cpu(value: Any) -> Any:
