@@ -291,19 +291,12 @@ _OF_THE_CPU = re.compile(
 #: How shared code names a tensor's type: ATen/core/TensorBase.h, toString.
 _TYPE_NAME = re.compile(r"\btorch\.(?P<plain>[A-Z]\w*)Tensor\b|\bCPU(?P<full>[A-Z]\w*)Type\b")
 
-_INTEGERS = frozenset({"Byte", "Char", "Short", "Int", "Long"})
-
 
 class CpuRefusesError(NotSimulatedError, NotImplementedError):
     """The CPU's kernel refuses a call, and it is not known what a Mac's kernel does.
 
     A program that catches PyTorch's NotImplementedError or RuntimeError catches this, too.
     """
-
-
-#: HistogramKernel.mm, histogramdd_linear_kernel, checks this before it dispatches; histc takes
-#: another way.
-_FLOAT32_ALONE = re.compile(r"aten::(?:histogram\.bin_ct|_histogramdd_from_bin_cts)")
 
 
 def is_run_by_the_cpu(operator: str, registrations: Mapping[str, str]) -> bool:
@@ -332,12 +325,10 @@ def mac_error(
         return error if shown == text else type(error)(shown)
     dtypes = refused["dtype"] if refused else ", ".join(_dtypes(arguments))
     if refused:
-        refuses_others = release >= Version(2, 12) and _FLOAT32_ALONE.match(operator)
-        if refuses_others and dtypes in _INTEGERS | {"Half", "BFloat16"}:
-            return RuntimeError("histogram is only supported for float32")
         for row in CHECKS["dtypes"]:
             if dtypes in row.dtypes and row.fits(operator, release):
-                return type(error)(f"\"{row.text}\" not implemented for '{dtypes}'")
+                text = row.on_mac or f"\"{row.text}\" not implemented for '{dtypes}'"
+                return _RAISED.get(row.raised, type(error))(text)
     for dtype in _dtypes(arguments):
         if refused_by(operator, dtype):
             return NotImplementedError(f"{operator}: {nowhere(dtype)} [the Mac's own text is not known]")
