@@ -33,6 +33,7 @@ def raised(source: str, release: str = "2.11", *, fallback: bool = False) -> Bas
         (f"torch.histc({_BOOL}, 3)", "2.14", "\"histogram_mps\" not implemented for 'Bool'"),
         (f"torch.histc({_BOOL}, 3)", "2.15", "\"histc_mps\" not implemented for 'Bool'"),
         (f"torch.histogram({_INTS}, 3)", "2.11", "\"histogram_mps\" not implemented for 'Int'"),
+        (f"{_INTS}.softmax(0)", "2.10", "softmax only supported for floating types"),
         (f"torch.histogram({_INTS}, 3)", "2.13", "histogram is only supported for float32"),
         (
             "torch.arange(5, device='mps', dtype=torch.bool)",
