@@ -39,8 +39,14 @@ def _text(dumper: _Plain, text: str) -> yaml.ScalarNode:
 _Plain.add_representer(str, _text)
 
 
-def load_shipped(path: Path) -> Any:
-    """Return the content of a YAML file of the package; it is not checked, as the package's code is not."""
+def load_shipped(module: str | Path, name: str = "") -> Any:
+    """Return the content of a YAML file of the package; it is not checked, as the package's code is not.
+
+    Args:
+        module: the ``__file__`` of the module that reads it.
+        name: of the file, in the module's folder; empty: the module's own name.
+    """
+    path = Path(module).with_name(name) if name else Path(module).with_suffix(".yaml")
     return yaml.load(documents.read_text(path), Loader=_Loader)
 
 

@@ -12,7 +12,6 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from opcheck.common.names import DTYPES
@@ -359,7 +358,7 @@ _EVALUATE: Mapping[type[ast.AST], Callable[[Any, Mapping[str, Any]], Any]] = {
 # -- conditions on values ------------------------------------------------------------------------------------
 
 #: The functions of ``values``; opcheck/device/emulator/child/verdicts.py has them.
-VALUE_FUNCTIONS = frozenset(load_shipped(Path(__file__).with_name("value_functions.yaml")))
+VALUE_FUNCTIONS = frozenset(load_shipped(__file__, "value_functions.yaml"))
 _OF_VALUES: tuple[type[ast.AST], ...] = (
     *(ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Constant, ast.Subscript),
     *_OPERATORS,

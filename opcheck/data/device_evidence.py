@@ -24,7 +24,7 @@ SCHEMA = "opcheck-evidence/1"
 
 Outcome = Literal["works", "falls back", "raises", "wrong", "crashes", "too long", "not compared", "not judged"]
 #: outcome -> its meaning for an OpInfo with a dtype
-OUTCOMES: dict[Outcome, str] = load_shipped(Path(__file__).with_name("evidence_outcomes.yaml"))
+OUTCOMES: dict[Outcome, str] = load_shipped(__file__, "evidence_outcomes.yaml")
 Phase = Literal["forward", "gradient"]
 PHASES: tuple[Phase, Phase] = ("forward", "gradient")
 

@@ -7,7 +7,6 @@ database on plain CPU tensors with and without a dispatch mode (torch 2.13.0).
 """
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common.versions import Span, Version
@@ -29,7 +28,7 @@ def _difference(ops: list[str], text: str, *, backward: bool, until: str = "") -
     return KnownDifference(frozenset(ops), backward, Span(until=Version.parse(until) if until else None), text)
 
 
-_ROWS = load_shipped(Path(__file__).with_name("known_deviations.yaml"))["deviations"]
+_ROWS = load_shipped(__file__, "known_deviations.yaml")["deviations"]
 DIFFERENCES = tuple(_difference(**row) for row in _ROWS)
 
 

@@ -9,7 +9,6 @@ import functools
 import math
 import re
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 from opcheck.common.names import cpp_name
@@ -121,7 +120,7 @@ def is_form_of(text: str, printed: str) -> bool:
 
 @functools.cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = load_shipped(Path(__file__).with_name("messages.yaml"))
+    table: dict[str, Any] = load_shipped(__file__, "messages.yaml")
     return table
 
 

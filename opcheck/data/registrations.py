@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Status = Literal["native", "fallback", "unsupported", "unknown", "composite"]
 Kind = Literal["always", "env", "internal"]
 
-_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("registration_values.yaml"))
+_TABLE: dict[str, Any] = load_shipped(__file__, "registration_values.yaml")
 #: The data files by their subject: a dispatch key, or the table of DispatchStubs.
 FILES: Mapping[str, str] = MappingProxyType(_TABLE["files"])
 #: The outcome of a call for each value.

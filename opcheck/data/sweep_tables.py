@@ -5,7 +5,6 @@ under ``opcheck`` (JSON, as ``sweep.json`` in the folder) what was swept: the ve
 version, the digest of its op lists, the packages, the targets.
 """
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcheck.common.yaml_text import load_shipped
@@ -23,7 +22,7 @@ class Column(NamedTuple):
 
 
 def _tables() -> dict[str, tuple[Column, ...]]:
-    content = load_shipped(Path(__file__).with_name("sweep_tables.yaml"))
+    content = load_shipped(__file__, "sweep_tables.yaml")
 
     def columns(table: dict[str, Any]) -> tuple[Column, ...]:
         groups = (*(content["groups"][name] for name in table["begins_with"]), table["columns"])

@@ -1,11 +1,10 @@
 """What verdicts and findings say, in a user's words (texts.yaml)."""
 
-from pathlib import Path
 from typing import Any
 
 from opcheck.common.yaml_text import load_shipped
 
-_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("texts.yaml"))
+_TABLE: dict[str, Any] = load_shipped(__file__, "texts.yaml")
 
 MEANINGS: dict[str, str] = _TABLE["meanings"]
 #: Reasons of verdicts that no registration gives.

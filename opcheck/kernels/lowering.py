@@ -7,7 +7,6 @@ matters, and one signature serves them all.
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from opcheck.common.yaml_text import load_shipped
@@ -19,7 +18,7 @@ from opcheck.kernels.ir_templates import fill
 PLACES, THREADGROUP_PLACE = 64, 32
 
 #: The numbers of a thread, each by three or alone: threads.cpp fills them in the same order.
-POSITIONS: dict[str, int] = load_shipped(Path(__file__).with_name("positions.yaml"))
+POSITIONS: dict[str, int] = load_shipped(__file__, "positions.yaml")
 NUMBERS = 23
 
 #: In a line, in this order.  Divisions of another precision (arcp, afn) are the GPU's choice: IEEE's

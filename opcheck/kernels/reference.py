@@ -84,7 +84,7 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 #: The allowed errors of results, and the largest operands (allowances.yaml).
-_ALLOWED: dict[str, Any] = load_shipped(Path(__file__).with_name("allowances.yaml"))
+_ALLOWED: dict[str, Any] = load_shipped(__file__, "allowances.yaml")
 _HARD = tuple(_ALLOWED["hard"])
 _ULPS, _LARGEST = (
     {name: float(number) for number, names in _ALLOWED[key].items() for name in names} for key in ("ulps", "largest")

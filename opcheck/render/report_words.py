@@ -1,11 +1,10 @@
 """What the formats for people say, in a user's words (report_words.yaml)."""
 
-from pathlib import Path
 from typing import Any
 
 from opcheck.common.yaml_text import load_shipped
 
-_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("report_words.yaml"))
+_TABLE: dict[str, Any] = load_shipped(__file__, "report_words.yaml")
 
 #: What is wrong of calls, by how often.
 WRONG: dict[str, str] = _TABLE["wrong"]

@@ -6,14 +6,13 @@ import struct
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from opcheck.common.documents import DocumentError
 from opcheck.common.yaml_text import load_shipped
 
 #: The tables of stored_types.yaml.
-TYPES: dict[str, dict[Any, Any]] = load_shipped(Path(__file__).with_name("stored_types.yaml"))
+TYPES: dict[str, dict[Any, Any]] = load_shipped(__file__, "stored_types.yaml")
 #: Axes of a shape, and elements of a tensor: more than any file has.
 _MOST_AXES, _MOST_ELEMENTS = 64, 1 << 53
 #: Tensors of a file: the largest checkpoints have 100,000.

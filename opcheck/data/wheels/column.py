@@ -21,7 +21,7 @@ from opcheck.worker import process
 #: seconds that the wheel's torchgen may take
 _SECONDS = 600.0
 #: What a person read in the sources of each release.
-_KNOWN_FACTS: dict[str, Any] = load_shipped(Path(__file__).with_name("known_facts.yaml"))
+_KNOWN_FACTS: dict[str, Any] = load_shipped(__file__, "known_facts.yaml")
 
 
 class Schema(msgspec.Struct, frozen=True):

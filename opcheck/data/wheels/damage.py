@@ -1,11 +1,9 @@
 """The errors of wheels: what can be wrong, and what to do (damage.yaml)."""
 
-from pathlib import Path
-
 from opcheck.common.errors import OpListError
 from opcheck.common.yaml_text import load_shipped
 
-_TABLE: dict[str, dict[str, str]] = load_shipped(Path(__file__).with_name("damage.yaml"))
+_TABLE: dict[str, dict[str, str]] = load_shipped(__file__, "damage.yaml")
 
 
 def damage(name: str, context: str, /, **fields: object) -> OpListError:

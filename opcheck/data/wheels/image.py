@@ -164,7 +164,7 @@ _OVERWRITTEN_BY_CALL = (*range(19), 30)
 # The register fields of an instruction word, by the bit that each begins at.
 _RD, _RN, _RT2, _RS = 0, 5, 10, 16
 #: Arm A64 encodings: form -> mask, value, the fields of registers that become unknown.
-_FORMS: dict[str, tuple[int, int, list[int]]] = load_shipped(Path(__file__).with_name("arm64_forms.yaml"))
+_FORMS: dict[str, tuple[int, int, list[int]]] = load_shipped(__file__, "arm64_forms.yaml")
 _NAMES = ("", *_FORMS)
 
 

@@ -25,7 +25,7 @@ BACKEND = "torch/_inductor/codegen/mps.py"
 WRAPPER = "torch/_inductor/codegen/cpp_wrapper_mps.py"
 HEADERS = "torch/include"
 #: How operators are decomposed and lowered, whatever the device.
-RULES: tuple[str, ...] = tuple(load_shipped(Path(__file__).with_name("operator_rules.yaml")))
+RULES: tuple[str, ...] = tuple(load_shipped(__file__, "operator_rules.yaml"))
 _MEMBERS = re.compile("|".join([*map(re.escape, (BACKEND, WRAPPER, *RULES)), rf"{HEADERS}/c10/metal/\w+\.h"]))
 #: The content of a folder; another version of this program may have unpacked less.
 _CONTENT = "3"

@@ -29,7 +29,7 @@ from opcheck.lookup.answer_records import Answer
 
 #: Seconds that a step may take, and how often it is tried.
 _SECONDS, _ATTEMPTS = 600.0, 2
-_TABLE = load_shipped(Path(__file__).with_name("steps.yaml"))
+_TABLE = load_shipped(__file__, "steps.yaml")
 
 
 class ObservedSteps(NamedTuple):

@@ -1,13 +1,11 @@
 """Requests to the probing process and its answers; all travel as JSON."""
 
-from pathlib import Path
-
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.device_evidence import Machine, Phase, Result
 from opcheck.model.records import Record
 
 #: The dtypes of PyTorch's own tests of MPS (test/test_mps.py).
-DTYPES: tuple[str, ...] = tuple(load_shipped(Path(__file__).with_name("dtypes.yaml")))
+DTYPES: tuple[str, ...] = tuple(load_shipped(__file__, "dtypes.yaml"))
 
 
 class Setup(Record, frozen=True, kw_only=True):

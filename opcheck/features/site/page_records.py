@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Literal
 
 from opcheck.common.vocabulary import StatementSort
@@ -16,7 +16,7 @@ VERSION = 1
 
 
 #: By kind or sort of page the patterns of its address, its title and its description.
-_HEADS: dict[str, list[str]] = load_shipped(Path(__file__).with_name("page_heads.yaml"))
+_HEADS: dict[str, list[str]] = load_shipped(__file__, "page_heads.yaml")
 
 
 class SitePage(Record, frozen=True, kw_only=True):

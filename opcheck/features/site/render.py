@@ -33,7 +33,7 @@ from opcheck.lookup.plain_call import BOOKKEEPING, COMMON_DTYPES
 from opcheck.render import html, wording
 
 #: The menu: names, addresses, and the kinds of the pages below.
-_NAVIGATION: list[tuple[str, str, list[str]]] = load_shipped(Path(__file__).with_name("navigation.yaml"))
+_NAVIGATION: list[tuple[str, str, list[str]]] = load_shipped(__file__, "navigation.yaml")
 
 
 def files(pages: Collection[SitePage], progress: Callable[[str], None] | None = None) -> dict[str, str]:

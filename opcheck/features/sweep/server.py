@@ -14,7 +14,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -399,7 +398,7 @@ def _covering(kinds: list[str]) -> int:
 _SMALL = ("atto", "femto", "pico", "nano", "tiny", "micro", "xxs", "_xs", "xx_small", "mini", "_s")
 
 #: The models of diffusers that are swept unless a pattern names others.
-DIFFUSERS: list[str] = load_shipped(Path(__file__).with_name("diffusers_models.yaml"))
+DIFFUSERS: list[str] = load_shipped(__file__, "diffusers_models.yaml")
 
 #: A pattern that matches every name: a library then lists one model a family, or its main ones.
 ALL = "*"

@@ -3,7 +3,6 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcheck.common.grouping import group_values
@@ -117,7 +116,7 @@ def _change(old: str, new: str) -> str:
     return "lost" if old in RUNS and new not in RUNS else ""
 
 
-_FAILURES: dict[str, Any] = load_shipped(Path(__file__).with_name("known_failures.yaml"))
+_FAILURES: dict[str, Any] = load_shipped(__file__, "known_failures.yaml")
 #: The owners of failures, each in words.
 OWNERS: dict[str, str] = _FAILURES["owners"]
 MODELS, PYTORCH, OURS = OWNERS

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from opcheck.judge.report_changes import Entry, entries_of
 from opcheck.judge.target_change import VersionChange, change_between
 from opcheck.model.records import Finding, Record, Report, ReportTarget, RouteWork
 
-NOT_CHECKED: tuple[str, ...] = tuple(load_shipped(Path(__file__).with_name("not_checked.yaml")))
+NOT_CHECKED: tuple[str, ...] = tuple(load_shipped(__file__, "not_checked.yaml"))
 #: The routes whose kernels are a part of macOS.
 _APPLE = ("graph", "mps")
 #: What an upgrade is for.

@@ -253,7 +253,7 @@ class _RemoteFile:
 _MOST_NODES, _MOST_VALUES = 20_000, 64
 _MOST_NODE_TEXT = 500
 #: stated_dtypes.yaml: what settings of nodes and names of files state.
-_STATED: dict[str, Any] = load_shipped(Path(__file__).with_name("stated_dtypes.yaml"))
+_STATED: dict[str, Any] = load_shipped(__file__, "stated_dtypes.yaml")
 _SETTINGS: dict[str, str] = _STATED["settings"]
 _GGUF = re.compile(r"(I?Q\d_(?:[KS01]|NL|XS|XXS)|TQ\d_0|BF16|F16|F32|MXFP4)", re.IGNORECASE)
 _PLAIN = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}

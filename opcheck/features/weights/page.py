@@ -1,7 +1,6 @@
 """The answer to ``opcheck weights`` as a page."""
 
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 from opcheck.common.text import and_more, filesize, plural
 from opcheck.common.yaml_text import load_shipped
@@ -10,7 +9,7 @@ from opcheck.render import document as blocks
 from opcheck.render.wording import NOT_CHECKED
 
 #: What each outcome is called.
-_WORDS: dict[str, str] = load_shipped(Path(__file__).with_name("outcome_words.yaml"))
+_WORDS: dict[str, str] = load_shipped(__file__, "outcome_words.yaml")
 _SHOWN = 4
 _ABOUT = {"outcome": "outcome", "since": "since", "why": "because"}
 _PARTS = {"part": "part", **_ABOUT}

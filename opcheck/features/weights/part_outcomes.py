@@ -4,7 +4,6 @@ import functools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,7 +25,7 @@ from opcheck.weights.stored import StoredFile
 from opcheck.worker.environments import distribution_version
 
 #: unpacking.yaml: what plain torch code calls to unpack the blocks of GGUF.
-UNPACKING: dict[str, Any] = load_shipped(Path(__file__).with_name("unpacking.yaml"))
+UNPACKING: dict[str, Any] = load_shipped(__file__, "unpacking.yaml")
 #: Kinds of dtype that weights are multiplied in, or cast from.
 _COMPUTES = frozenset({"float8", "sub_byte", "float", "complex"})
 #: What each kind of dtype is cast to where it fails.
@@ -154,7 +153,7 @@ def _call(op: str, dtype: str, result: str, of: str) -> OpCall:
 
 
 #: Signs of methods in the names of tensors.
-_SIGNS: list[dict[str, Any]] = load_shipped(Path(__file__).with_name("tensor_names.yaml"))
+_SIGNS: list[dict[str, Any]] = load_shipped(__file__, "tensor_names.yaml")
 #: What each method of quantization becomes.
 METHODS = PACKAGES.load().methods
 #: Bytes of an element of the dtype that weights are made dense in.
@@ -162,7 +161,7 @@ _DENSE = 2
 #: The release whose torch.load refuses classes (torch/serialization.py, weights_only=True).
 _REFUSES_CLASSES = Version(2, 6)
 #: pickled_names.yaml: what it accepts, and modules that no checkpoint needs.
-_PICKLED: dict[str, list[str]] = load_shipped(Path(__file__).with_name("pickled_names.yaml"))
+_PICKLED: dict[str, list[str]] = load_shipped(__file__, "pickled_names.yaml")
 _ACCEPTED = re.compile("|".join(_PICKLED["accepted"]))
 
 

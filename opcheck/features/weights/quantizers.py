@@ -23,7 +23,7 @@ from opcheck.worker.environments import distribution_version
 _MAPPING = "AUTO_QUANTIZER_MAPPING"
 _METHOD = "validate_environment"
 #: What a Mac with its packages answers to functions that ask for the machine.
-_ANSWERS: dict[str, bool] = load_shipped(Path(__file__).with_name("mac_answers.yaml"))
+_ANSWERS: dict[str, bool] = load_shipped(__file__, "mac_answers.yaml")
 _NO_DEVICE = re.compile(r"is_torch_(cuda|xpu|npu|hpu|musa|mlu|neuroncore)_available|torch\.(cuda|xpu)\.is_available")
 _PACKAGE = re.compile(r"is_(\w+)_available")
 #: The comparisons that are followed: an order of versions is not.

@@ -1,7 +1,6 @@
 """The answer of ``opcheck weights`` and its parts."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import convert
@@ -37,7 +36,7 @@ class PartOutcome(Record, frozen=True, kw_only=True):
         return ORDER.index(self.outcome), release
 
 
-_OUTCOMES: dict[str, dict[str, Any]] = load_shipped(Path(__file__).with_name("outcomes.yaml"))
+_OUTCOMES: dict[str, dict[str, Any]] = load_shipped(__file__, "outcomes.yaml")
 
 
 def outcome_of(key: str, *, evidence: tuple[str, ...] = (), **names: object) -> PartOutcome:

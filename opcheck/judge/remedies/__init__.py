@@ -101,7 +101,7 @@ def source(name: str) -> str:
     return _sources()[name]
 
 
-_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_name("remedies.yaml"))
+_TABLE: dict[str, Any] = load_shipped(__file__, "remedies.yaml")
 REMEDIES = tuple(
     msgspec.convert({**group.get("defaults", {}), **remedy}, Remedy)
     for group in _TABLE["groups"]

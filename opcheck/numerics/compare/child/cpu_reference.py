@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -120,7 +119,7 @@ FORMULAS: dict[str, Callable[[Given], Any]] = {
 # -- the call again ---------------------------------------------------------------------------------
 
 #: Facts about operators (cpu_reference.yaml), keyed by overload packet where the names are complete.
-_TABLE: dict[str, Any] = load_shipped(Path(__file__).with_suffix(".yaml"))
+_TABLE: dict[str, Any] = load_shipped(__file__)
 _SUMS = tuple(f"aten::{name}" for name in _TABLE["sums"])
 _CHOOSING = {getattr(aten, name) for name in _TABLE["choosing"]}
 _POOLS, DETERMINED = (

@@ -31,7 +31,7 @@ from opcheck.numerics.kernels.child.kernel_check import CheckedCall, KernelCheck
 from opcheck.numerics.kernels.child.wrong_results import find_wrong
 
 #: Reasons that a route alone is.
-REASONS: dict[RouteKind, str] = load_shipped(Path(__file__).with_name("unchecked_routes.yaml"))
+REASONS: dict[RouteKind, str] = load_shipped(__file__, "unchecked_routes.yaml")
 
 
 #: Returns the line, the module and the phase of a call.
