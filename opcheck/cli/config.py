@@ -15,7 +15,6 @@ import msgspec
 
 from opcheck.cli import streams
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import OpcheckError, UsageError, located_at
 from opcheck.model.ignores import IgnoreEntry, Ignores
 from opcheck.model.options import PATHS, READER, Action, check_inside
@@ -131,7 +130,7 @@ def _toml(path: Path) -> dict[str, Any] | None:
     """Parse a TOML file; None if there is no such file."""
     try:
         return documents.from_toml(documents.read(path))
-    except DocumentError as error:
+    except documents.DocumentError as error:
         if error.missing:
             return None
         raise UsageError(

@@ -28,7 +28,6 @@ from opcheck.common.errors import UsageError
 from opcheck.common.files import check_writable, write_text
 from opcheck.data import targets
 from opcheck.data.registrations import VARIABLE, is_unlisted_name, load
-from opcheck.data.targets import TargetOptions
 from opcheck.features import texts_of
 from opcheck.model.options import READER, Action, Declared, Option, find_option, options_of
 from opcheck.model.records import Record, Report
@@ -306,7 +305,7 @@ def conclusive(code: int, *records: msgspec.Struct, beyond: str = "") -> int:
     for record in records:
         if code not in {0, 1} or getattr(record, "newest_known", False):
             return code
-        if isinstance(record, TargetOptions) and (record.torch or record.macos):
+        if isinstance(record, targets.TargetOptions) and (record.torch or record.macos):
             beyond = beyond or targets.beyond(record.torch, record.macos, load())
     if beyond and code in {0, 1}:
         streams.note(f"could not tell: {beyond} (--newest-known accepts that answer)")

@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 import msgspec
 
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import InputError
 from opcheck.common.names import DTYPES
 from opcheck.common.yaml_text import load_shipped
@@ -131,7 +130,7 @@ def _json(path: Path) -> Document:
         document.value = documents.from_json(documents.read(path))
     except documents.FileError as error:
         document.report((), f"cannot be read: {error}")
-    except DocumentError as error:
+    except documents.DocumentError as error:
         document.report((), str(error))
     return document
 

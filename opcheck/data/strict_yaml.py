@@ -9,7 +9,6 @@ import msgspec
 import yaml
 
 from opcheck.common import documents
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import OpListError
 from opcheck.common.versions import Span, Version
 
@@ -76,12 +75,12 @@ def read(path: Path, name: str) -> Document:
     document = Document(name)
     try:
         content = documents.read(path)
-    except DocumentError as error:
+    except documents.DocumentError as error:
         document.report((), f"cannot be read: {error}", 0)
         return document
     try:
         node = documents.compose(content)
-    except DocumentError as error:
+    except documents.DocumentError as error:
         document.report((), f"not YAML: {error}", error.line or 1)
         return document
     if node is not None:
@@ -161,7 +160,7 @@ def _value(node: Any, path: Path_, document: Document) -> Any:
         return node.value
     try:
         return documents.from_yaml(node.value)
-    except DocumentError as error:
+    except documents.DocumentError as error:
         document.report(path, str(error))
         return node.value
 

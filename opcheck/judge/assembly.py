@@ -18,7 +18,6 @@ from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
 from opcheck.data.statement_model import Statement, describe_statement
 from opcheck.judge import callgraph, dtype_flow
-from opcheck.judge.callgraph import sum_by_route
 from opcheck.judge.judge import OUTCOMES, certain, judge_all
 from opcheck.judge.memory.estimate import estimate, runs_out
 from opcheck.judge.memory.growth import growth_of_trace
@@ -55,7 +54,7 @@ def report(
     # Moves that succeed are left out: each tensor has a move.
     routed = [each for each in every if each.call.phase != "move" or each.verdict.status != "native"]
     parts, graph = callgraph.partition(routed)
-    by_route = sum_by_route((each.route, 1, each.call.flops) for each in routed)
+    by_route = callgraph.sum_by_route((each.route, 1, each.call.flops) for each in routed)
     work, waits = tuple(callgraph.work(routed)), tuple(callgraph.synchronizations(routed))
     groups = callgraph.group_calls(routed)
     drawn = tuple(callgraph.graph_calls(routed, groups, graph))
@@ -106,7 +105,7 @@ def assemble(audited: Audited) -> Report:
         headline=headline(trace, {(verdict.status, verdict.kind) for verdict in verdicts}, target, audited.memory),
         totals=totals((group.op, group.verdict.status, group.verdict.kind, group.count) for group in groups),
         groups=groups,
-        routes=sum_by_route((group.route, group.count, 0) for group in groups),
+        routes=callgraph.sum_by_route((group.route, group.count, 0) for group in groups),
         findings=_findings(audited),
         **pick(audited, "partition", "memory", "precision", "numbers"),
         capture=replace(

@@ -13,8 +13,6 @@ from opcheck.kernels import drivers, kernel_names, library, pointwise
 from opcheck.kernels.judging import Judged
 from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
 from opcheck.kernels.kernel_records import KernelOutcome, KernelSource, Task, Trial, Verdict
-from opcheck.kernels.library import Library
-from opcheck.kernels.pointwise import Unfit
 from opcheck.worker.protocol import Say
 
 #: A result with an error of at most so many units in the last place is right.
@@ -61,7 +59,7 @@ class Drivers:
                     verdict, reason, judged = "wrong", _RACE, other
                 elif judged.wrong and other != judged:
                     reason = _RACE
-        except (KernelError, Unfit) as error:
+        except (KernelError, pointwise.Unfit) as error:
             reason = str(error)
         except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
             # A kernel that no table covers is not run; the run continues.
@@ -72,7 +70,7 @@ class Drivers:
     def _kernel(self, machine: KernelMachine, function: Function, named: kernel_names.Named) -> Kernel:
         """Compile only what can be called."""
         if not drivers.is_driven(function.name) and not named.form:
-            raise Unfit("its family is not driven")
+            raise pointwise.Unfit("its family is not driven")
         return machine.kernel(machine.compile_cached(function))
 
     def _judge(self, kernel: Kernel, named: kernel_names.Named) -> Judged:
@@ -91,7 +89,7 @@ def answer(trial: Trial, _say: Say) -> KernelOutcome:
 
 
 @functools.lru_cache(maxsize=1)
-def _prepare(source: KernelSource) -> tuple[KernelMachine, Library]:
+def _prepare(source: KernelSource) -> tuple[KernelMachine, library.Library]:
     torch.set_num_threads(1)
     # Half complex numbers are experimental on the CPU; they are only converted.
     warnings.filterwarnings("ignore", message="ComplexHalf")

@@ -22,7 +22,6 @@ from opcheck.common.picking import pick
 from opcheck.common.versions import Version
 from opcheck.data.wheels import archive
 from opcheck.kernels import kernel_names
-from opcheck.kernels.kernel_names import outcome_of
 from opcheck.kernels.kernel_records import KernelOutcome, KernelRun, KernelSource, Task, Trial
 from opcheck.kernels.library import SECTIONS, Library, read
 from opcheck.worker.platform import SignalledError, ended_by
@@ -244,15 +243,15 @@ class _Runner:
                 return
             if looped:
                 # Those of one operation loop on the same values.
-                yield outcome_of(task, name, "not run", f"{_LATE}, as {looped} did")
+                yield kernel_names.outcome_of(task, name, "not run", f"{_LATE}, as {looped} did")
                 continue
             try:
                 trial = Trial(source=self._source, task=alone, kernel=name)
                 yield self._worker.ask(trial, _PATIENCE if self._worker.alive else _START)
             except OpcheckError as error:
-                yield outcome_of(task, name, "not run", f"its process failed: {error.message}")
+                yield kernel_names.outcome_of(task, name, "not run", f"its process failed: {error.message}")
             except WorkerError as error:
                 if self._stopped.is_set():
                     return  # the run was ended, not the kernel
                 looped = name if error.kind == "late" else ""
-                yield outcome_of(task, name, "not run", _LATE if looped else f"its process {error}")
+                yield kernel_names.outcome_of(task, name, "not run", _LATE if looped else f"its process {error}")

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import air, judging, kernel_names
-from opcheck.kernels.judging import Expected, Judged
 from opcheck.kernels.kernel_machine import Kernel
 from opcheck.kernels.pointwise import Unfit, address, dtype_named, pack
 from opcheck.kernels.values import fill_untouched
@@ -155,7 +154,7 @@ def is_driven(name: str) -> bool:
     return any(pattern.fullmatch(short) for pattern, _ in FAMILIES)
 
 
-def judge(name: str, kernel: Kernel) -> Judged:
+def judge(name: str, kernel: Kernel) -> judging.Judged:
     """Run a kernel over the inputs of its family, and compare.
 
     Raises:
@@ -227,7 +226,7 @@ def run(kernel: Kernel, launch: Launch) -> dict[str, Any]:
     return {**launch.bound, **tensors}
 
 
-def _judge_launches(kernel: Kernel, launches: Launches) -> Judged:
+def _judge_launches(kernel: Kernel, launches: Launches) -> judging.Judged:
     compared = wrong = 0
     ulps, smallest, worst = 0.0, None, None
     for launch in launches:
@@ -243,8 +242,8 @@ def _judge_launches(kernel: Kernel, launches: Launches) -> Judged:
             inputs = torch.arange(count), first.flatten()[:1].expand(count)
             # The rounding of the result, and fused steps.
             allowed = 4.0 if got.dtype == torch.float32 else 2.0
-            judged = judging.judge(Expected(inputs, value.flatten(), off), got, allowed)
+            judged = judging.judge(judging.Expected(inputs, value.flatten(), off), got, allowed)
             compared, wrong = compared + judged.compared, wrong + judged.wrong
             ulps, smallest = max(ulps, judged.ulps), smallest or judged.smallest
             worst = worst or judged.worst
-    return Judged(compared=compared, wrong=wrong, ulps=ulps, smallest=smallest, worst=worst)
+    return judging.Judged(compared=compared, wrong=wrong, ulps=ulps, smallest=smallest, worst=worst)

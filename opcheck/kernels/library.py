@@ -13,8 +13,6 @@ from opcheck.common.errors import OpListError
 from opcheck.common.files import open_replacement
 from opcheck.common.picking import pick
 from opcheck.data.wheels import archive, metal_source, metallib
-from opcheck.data.wheels.archive import open_archive
-from opcheck.data.wheels.metallib import Function
 from opcheck.kernels import air, kernel_names
 from opcheck.worker.worker import Progress
 
@@ -66,7 +64,7 @@ def read(release: str, cache: Path | None = None, section: str = "") -> Library:
         if path.is_file():
             return _library(release, name, documents.read(path))
     wheel = archive.obtain(release, cache)
-    with open_archive(wheel, "delete the file and run the command again, which downloads it") as members:
+    with archive.open_archive(wheel, "delete the file and run the command again, which downloads it") as members:
         dylib = members.read(archive.LIBRARY)
     sections = metallib.sections(dylib)
     match = _NAME.match(wheel.name)
@@ -184,5 +182,5 @@ def _digests(library: Library, wanted: Sequence[str], progress: Progress | None,
     return {name: kept[_key(library.functions[name])] for name in wanted}
 
 
-def _key(function: Function) -> str:
+def _key(function: metallib.Function) -> str:
     return function.digest or function.name

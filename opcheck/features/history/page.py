@@ -7,7 +7,6 @@ from opcheck.common.text import plural
 from opcheck.lookup.operator_history import HistoryAnswer, OverloadHistory, Step
 from opcheck.render import wording
 from opcheck.render.document import Block, Facts, Heading, Lines, Table, Words
-from opcheck.render.wording import status_of
 
 #: The sections that flags add.
 SECTIONS = frozenset({"calls", "releases"})
@@ -58,8 +57,8 @@ def _facts(overload: OverloadHistory, room: int) -> list[tuple[str, Words]]:
     rows: list[tuple[str, str, str]] = []
     for step in reversed(overload.steps[1:]):
         status = _status(step) if step.change in {"better", "worse", "removed"} else ""
-        own, states = status_of(step), step.dtypes.items()
-        other = {n: s for n, s in states if not status or status_of(s) != own}
+        own, states = wording.status_of(step), step.dtypes.items()
+        other = {n: s for n, s in states if not status or wording.status_of(s) != own}
         texts = (status, wording.by_state(other), *_causes(step, overload.name))
         rows.append((step.torch, "; ".join(filter(None, texts)), ""))
     return [*wording.limit_rows(rows, room, "--releases")]

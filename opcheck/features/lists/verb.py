@@ -13,7 +13,6 @@ from opcheck.common.errors import UsageError
 from opcheck.common.sanitize import for_stderr
 from opcheck.common.text import and_more, plural
 from opcheck.data import built_lists
-from opcheck.data.built_lists import BuiltLists
 from opcheck.data.registrations import NIGHTLY, OpLists, data_directory, load, shipped_directory
 
 _Directory = Annotated[Path | None, flag("The op lists.  [default: opcheck's own]", "directory", metavar="FOLDER")]
@@ -115,7 +114,7 @@ def build(
 _NAMED = 8
 
 
-def _summary(about: BuiltLists) -> Iterator[str]:
+def _summary(about: built_lists.BuiltLists) -> Iterator[str]:
     """Yield what the wheel changes in the registrations of the release that it follows."""
     built = load(built_lists.folder() / about.torch)
     before = load(shipped_directory())

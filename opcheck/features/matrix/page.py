@@ -17,7 +17,6 @@ from opcheck.lookup.matrix import CELLS, STATES, WRONG, Coverage, Matrix, Row, S
 from opcheck.lookup.plain_call import COMMON_DTYPES, OperatorLookup
 from opcheck.render import document as blocks
 from opcheck.render import findings, html
-from opcheck.render.html import plot
 from opcheck.render.markdown import as_markdown
 from opcheck.render.text import as_text
 from opcheck.render.wording import LABELS, NOT_CHECKED, group_words
@@ -172,7 +171,7 @@ def render_web_page(coverage: Coverage, torch: str) -> str:
     return html.with_script(
         "matrix",
         _web_page_data(coverage, torch),
-        plot=plot(coverage.counts, coverage.macos),
+        plot=html.plot(coverage.counts, coverage.macos),
         macos=coverage.macos,
         digest=coverage.digest,
         version=VERSION,

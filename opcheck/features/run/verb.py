@@ -14,7 +14,6 @@ from opcheck.capture.request import CaptureOptions
 from opcheck.cli import streams
 from opcheck.cli.options import VERBOSE, ProgressOptions, ReportOptions, but, flag, only, verb
 from opcheck.common import documents, notebooks
-from opcheck.common.documents import DocumentError
 from opcheck.common.errors import UsageError
 from opcheck.common.files import describe_missing, is_file
 from opcheck.data.registrations import load
@@ -121,7 +120,7 @@ def _flags_behind(script: str, arguments: Sequence[str]) -> str:
     flags = {word.partition("=")[0] for word in arguments if word.startswith("--")} & own
     text = ""
     if flags and script:
-        with contextlib.suppress(DocumentError):
+        with contextlib.suppress(documents.DocumentError):
             text = documents.read_text(script)
     if not (flags := {flag for flag in flags if not re.search(rf"{flag}\b", text)}):
         return ""

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from opcheck.kernels import judging, values
-from opcheck.kernels.judging import EPS
 from opcheck.kernels.launch import KernelCall, Launch, Launches, Result, family
 from opcheck.kernels.pointwise import Unfit, dtype_named
 from opcheck.kernels.values import fill_untouched, random, widen
@@ -37,7 +36,7 @@ def _histogramdd(call: KernelCall, dtype: torch.dtype) -> Launches:
             "local_out_strides": (size, edges[1] - 1, 1), "hist_strides": (edges[1] - 1, 1),
             "algorithm": torch.tensor([algorithm], dtype=torch.uint8), "weight_stride": 1,
             result: torch.zeros(value.shape, dtype=torch.int32 if call["atomic"] else dtype)
-        }, count, {result: (operand, value, EPS)})  # fmt: skip
+        }, count, {result: (operand, value, judging.EPS)})  # fmt: skip
 
 
 # Searching is called by Bucketization.mm.

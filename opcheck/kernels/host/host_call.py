@@ -12,7 +12,6 @@ from torch import Tensor
 from opcheck.kernels import launch as launching
 from opcheck.kernels.kernel_machine import ArrangedLaunch, Kernel
 from opcheck.kernels.kernel_names import WORDS
-from opcheck.kernels.launch import Launch
 
 #: Metal's word for each dtype.
 _METAL: dict[str, str] = {
@@ -175,7 +174,7 @@ def launch(
     each = (threads,) if isinstance(threads, int) else threads
     of_group = (group,) if isinstance(group, int) else group
     memory: dict[str, Tensor | None] = {name: None for name, value in bound.items() if value is None}
-    memory |= launching.bind(kernel, Launch(bound, each, {}, of_group))
+    memory |= launching.bind(kernel, launching.Launch(bound, each, {}, of_group))
     if lacking := {argument.name for argument in kernel.buffers} - memory.keys():
         raise UnboundError(f"{kernel.name}: nothing is known of its arguments {', '.join(sorted(lacking))}")
     return HostLaunch(kernel, memory, each, of_group, kept)

@@ -12,7 +12,6 @@ from opcheck.common.versions import Version
 from opcheck.kernels import library
 from opcheck.kernels.host.host_call import CallArguments, Extents, HostCall, HostLaunch, UnboundError, launch
 from opcheck.kernels.kernel_machine import Kernel, KernelError, KernelMachine
-from opcheck.kernels.library import Library
 
 #: What is bound, by the names of a kernel's arguments.
 Bound = Mapping[str, Any]
@@ -28,7 +27,7 @@ class ReleaseKernels:
         machine: runs the kernels.
     """
 
-    def __init__(self, released: Library, machine: KernelMachine) -> None:
+    def __init__(self, released: library.Library, machine: KernelMachine) -> None:
         self.torch = Version.parse(released.torch)
         self._released, self._machine = released, machine
         self._names = sorted(released.functions)

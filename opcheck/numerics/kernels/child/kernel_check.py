@@ -15,14 +15,12 @@ from opcheck.common.versions import Target
 from opcheck.data.kernel_routes import routes
 from opcheck.data.registrations import OpLists
 from opcheck.kernels.host import bindings
-from opcheck.kernels.host.bindings import FreeDims
 from opcheck.kernels.host.host_call import CallArguments, HostCall, HostLaunch, HostWork, UnboundError
 from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import ArrangedLaunch, KernelError
 from opcheck.kernels.pointwise import Unfit
 from opcheck.numerics.child.float64 import Float64Call, is_random
 from opcheck.numerics.kernels.child import sampling
-from opcheck.numerics.kernels.child.sampling import SampleBlock, Sampler
 from opcheck.numerics.kernels.child.wrong_results import WrongResults, find_wrong
 from opcheck.tracing.torch_private.dispatch import schema_of
 
@@ -151,7 +149,7 @@ class PreparedCall(NamedTuple):
     name: str
     arguments: Mapping[str, Any]
     #: of a call that writes to an argument: the blocks of its result, and the arguments of each
-    parts: tuple[tuple[SampleBlock, Mapping[str, Any]], ...] = ()
+    parts: tuple[tuple[sampling.SampleBlock, Mapping[str, Any]], ...] = ()
 
 
 class KernelCheck:
@@ -166,7 +164,7 @@ class KernelCheck:
 
     def __init__(self, target: Target, lists: OpLists, released: ReleaseKernels, *, replaces: bool = False) -> None:
         self._line, self._routes, self._released = str(target.torch), routes(lists), released
-        self._replaces, self._sampler = replaces, Sampler()
+        self._replaces, self._sampler = replaces, sampling.Sampler()
         self._operators: dict[str, CheckedOperator] = {}
         self._plans = Plans(released)
         #: kernels have threadgroup memory in common, and the program may have threads
@@ -222,7 +220,7 @@ class KernelCheck:
             }))  # fmt: skip
         return prepared._replace(parts=tuple(parts))
 
-    def _blocks(self, host: HostCall) -> tuple[FreeDims, list[SampleBlock]]:
+    def _blocks(self, host: HostCall) -> tuple[bindings.FreeDims, list[sampling.SampleBlock]]:
         free = bindings.free_dims(host)
         if self._replaces:
             return free, [()]

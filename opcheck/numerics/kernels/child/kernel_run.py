@@ -20,13 +20,11 @@ from opcheck.data.wheels import archive
 from opcheck.kernels import library, values
 from opcheck.kernels.host import bindings, release_kernels
 from opcheck.kernels.host.host_call import HostCall, UnboundError
-from opcheck.kernels.host.release_kernels import ReleaseKernels
 from opcheck.kernels.kernel_machine import KernelError, KernelMachine
 from opcheck.kernels.kernel_records import Sample
 from opcheck.kernels.pointwise import Unfit
 from opcheck.model.records import CheckedShare, KernelNumbers, UncheckedCalls, WrongNumbers, WrongSample
 from opcheck.numerics.child import line_tally
-from opcheck.numerics.child.line_tally import CallPlace
 from opcheck.numerics.kernels.child.kernel_check import CheckedCall, KernelCheck
 from opcheck.numerics.kernels.child.wrong_results import find_wrong
 
@@ -35,7 +33,7 @@ REASONS: dict[RouteKind, str] = load_shipped(__file__, "unchecked_routes.yaml")
 
 
 #: Returns the line, the module and the phase of a call.
-PlaceOf = Callable[[], CallPlace]
+PlaceOf = Callable[[], line_tally.CallPlace]
 
 
 class WrongPlace(NamedTuple):
@@ -44,7 +42,7 @@ class WrongPlace(NamedTuple):
     op: str
     kernel: str
     dtype: str
-    here: CallPlace
+    here: line_tally.CallPlace
 
 
 class _WrongLine:
@@ -194,7 +192,7 @@ class ShadowKernels:
         except OpcheckError as error:
             self.reason = f"no kernel was run: {error.message} ({error.context})"
 
-    def _read_kernels(self, release: str) -> ReleaseKernels:
+    def _read_kernels(self, release: str) -> release_kernels.ReleaseKernels:
         return release_kernels.of_release(release, self._machine)
 
     def add(self, op: str, route: RouteKind, outputs: tuple[Tensor, ...], flops: int, place: PlaceOf) -> None:
@@ -235,7 +233,7 @@ def _is_kept(release: str) -> bool:
     return any(Path(folder, f"{name}-{release}.metallib").is_file() for name in library.SECTIONS)
 
 
-def _is_right(call: HostCall, released: ReleaseKernels) -> bool:
+def _is_right(call: HostCall, released: release_kernels.ReleaseKernels) -> bool:
     """Return whether the kernels of a release compute a call within the band."""
     try:
         bound = bindings.bind(call, released)

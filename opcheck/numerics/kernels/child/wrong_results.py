@@ -9,7 +9,6 @@ from torch import Tensor
 from opcheck.kernels import judging, pointwise, reference, values
 from opcheck.kernels.host.host_call import CallArguments, HostCall, UnboundError
 from opcheck.kernels.host.iteration import spread
-from opcheck.kernels.judging import Expected
 from opcheck.kernels.kernel_records import Sample
 from opcheck.numerics.child.float64 import WIDE, Float64Call, widen_dtype
 from opcheck.tracing.torch_private.trees import tensors
@@ -107,7 +106,7 @@ def _far(computed: Tensor, right: Tensor, units: float) -> Tensor:
 
 
 def _confirm(
-    bound: CallArguments, place: int, chosen: Tensor, wanted: Expected, cpu: Tensor, units: float
+    bound: CallArguments, place: int, chosen: Tensor, wanted: judging.Expected, cpu: Tensor, units: float
 ) -> tuple[Tensor, Tensor]:
     """Return some results, and which are wrong, as the CPU's are not, also with nothing fused or flushed."""
 
@@ -174,14 +173,14 @@ def _confirm_whole(host: HostCall, bound: CallArguments, place: int, differing: 
         allowed += _TIMES * (float(typical.max()) if typical.numel() else 0.0)
         size = _sum_sizes(host, place)
         allowed += 0.0 if size is None else _ORDER * judging.EPS * size.reshape(-1)[differing]
-    if not bool(judging.find_bad(Expected((differing,), value, allowed), got, _UNITS)[0].any()):
+    if not bool(judging.find_bad(judging.Expected((differing,), value, allowed), got, _UNITS)[0].any()):
         return None
     for draw in (1, 2) if inexact else ():
         moved = _evaluate(host, place, draw)
         if moved is not None:
             by = (moved - exact).abs().reshape(-1)[differing]
             allowed += 2 * by.nan_to_num(0.0, 0.0, 0.0)
-    wanted = Expected((differing,), value, allowed)
+    wanted = judging.Expected((differing,), value, allowed)
     got, bad = _confirm(bound, place, differing, wanted, cpu, _UNITS)
     if not bool(bad.any()):
         return None
