@@ -136,5 +136,4 @@ def remedy_for(kind: str, text: str) -> str:
             operator; ``not_spawned``: the start of a process by spawn raises it; ``lacks_global``: a started one does.
         text: the text.
     """
-    rows = _table()[kind]
-    return next((row["hint"] for row in rows if re.search(row["pattern"], text)), "")
+    return next((row["hint"] for row in _table()[kind] if re.search(row["pattern"], text)), "")

@@ -134,8 +134,7 @@ class OpLists:
     def matching(self, call: OpCall, target: Target) -> Matches:
         """Return the statements on the call's operator, with whether they apply to the call on the target."""
         arguments = self.statements.arguments.get(call.op)
-        statements = self.statements.for_op(call.op, str(target.torch))
-        return match(statements, call, target, arguments)
+        return match(self.statements.for_op(call.op, str(target.torch)), call, target, arguments)
 
     @cached_method
     def operators(self, line: str, key: str = "MPS") -> Mapping[str, str]:

@@ -116,8 +116,7 @@ def _operands(node: str) -> list[str | int]:
 
 
 def _argument(node: str, nodes: dict[str, str]) -> KernelParameter:
-    operands = _operands(node)
-    _, kind, *rest = operands
+    _, kind, *rest = _operands(node)
     values: dict[str, str | int] = {}
     for place, operand in enumerate(rest[:-1]):
         if isinstance(operand, str) and operand.startswith("air."):

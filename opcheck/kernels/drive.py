@@ -84,8 +84,7 @@ def answer(trial: Trial, _say: Say) -> KernelOutcome:
     machine, released = _prepare(trial.source)
     start = time.process_time()
     outcome = _drivers(trial.task).outcome(machine, released.functions[trial.kernel], trial.task)
-    seconds = round(time.process_time() - start, 4)
-    return msgspec.structs.replace(outcome, seconds=seconds)
+    return msgspec.structs.replace(outcome, seconds=round(time.process_time() - start, 4))
 
 
 @functools.lru_cache(maxsize=1)

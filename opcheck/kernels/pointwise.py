@@ -288,8 +288,7 @@ class Driver:
             usual = call.part >= case.usual
             if judgement.wrong and bool(usual.any()):
                 among = judging.judge(_select(selected, usual.nonzero().flatten()), got[usual], allowed)
-                share = among.wrong / among.compared
-                judgement = msgspec.structs.replace(judgement, usual=share)
+                judgement = msgspec.structs.replace(judgement, usual=among.wrong / among.compared)
             judged.append(judgement)
         return _together(judged)
 

@@ -380,9 +380,7 @@ def _junit_case(suite: ET.Element, case: JunitCase) -> None:
 def finding_case(classname: str, name: str, findings: Sequence[Finding], skipped: str = "") -> JunitCase:
     """Make the test case of findings: errors are its failures, the others are what it printed."""
     results = [("skipped", {"message": skipped}, "")] if skipped else []
-    for finding in filter(is_failure, findings):
-        about = {"type": finding.rule, "message": finding.message}
-        results.append(("failure", about, _whole(finding)))
+    results += [("failure", {"type": f.rule, "message": f.message}, _whole(f)) for f in findings if is_failure(f)]
     others = (_whole(finding) for finding in findings if not is_failure(finding))
     return JunitCase(classname, name, tuple(results), "\n\n".join(others))
 

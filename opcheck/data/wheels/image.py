@@ -59,8 +59,7 @@ class Image:
             OpListError: not Mach-O, or not (only) for arm64.
         """
         # Bindings, rebases and exports take most of the parser's time and are not needed here.
-        config = lief.MachO.ParserConfig.quick
-        fat = lief.MachO.parse(str(path), config)
+        fat = lief.MachO.parse(str(path), lief.MachO.ParserConfig.quick)
         binary = fat.at(0) if fat is not None and fat.size == 1 else None
         if binary is None or binary.header.cpu_type != lief.MachO.Header.CPU_TYPE.ARM64:
             raise damage("not_arm64", path.name)

@@ -108,8 +108,7 @@ def command(
 
     def deliver(result: Report) -> int:
         findings = ignores.mark_ignored(result.findings, model=model)
-        newest = not target.torch
-        report = replace(result, findings=findings, newest=newest)
+        report = replace(result, findings=findings, newest=not target.torch)
         report = with_time(report, chips, load())
         allowed = replace(policy, newest_known=target.newest_known)
         code = _deliver(report, ignores, allowed, output, progress)

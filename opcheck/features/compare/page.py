@@ -17,8 +17,7 @@ def document(comparison: DeviceComparison) -> Iterator[Block]:
     machine = comparison.machine
     yield Heading(f"{comparison.model} on {machine.device} compared with float64 on the CPU", 1)
     yield Lines((f"{headline(comparison)}.", *_run(comparison)))
-    wrong = Bullets(tuple(map(_wrong, comparison.wrong)))
-    yield from section("Wrong, in the order of the run", wrong)
+    yield from section("Wrong, in the order of the run", Bullets(tuple(map(_wrong, comparison.wrong))))
     yield from section("Reproducer", Bullets(tuple(_reproducer(comparison))))
     yield Heading("Operators, the least exact first")
     yield from _operators(comparison)

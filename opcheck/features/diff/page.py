@@ -68,8 +68,7 @@ def _change(row: Sequence[str]) -> str:
 def _rows(changes: Sequence[OverloadChange]) -> Iterator[tuple[str, ...]]:
     """Make one row for the overloads of an operator that change alike."""
     alike = (((c.name.partition(".")[0], str((c.before, c.after, c.dtypes))), c) for c in changes)
-    groups = group_values(alike)
-    for group in groups.values():
+    for group in group_values(alike).values():
         by_name = {change.name: change for change in group}
         main = by_name[usual(by_name)]
         others = f" and {plural(len(group) - 1, 'more overload')}" if len(group) > 1 else ""

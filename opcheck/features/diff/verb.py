@@ -56,8 +56,7 @@ def command(
     """Write what differs; 1 where something new is at or above ``--fail-on``."""
 
     def usage_error(message: str) -> UsageError:
-        hint = "opcheck diff --help shows all three"
-        return UsageError(message, context="opcheck diff", hint=hint)
+        return UsageError(message, context="opcheck diff", hint="opcheck diff --help shows all three")
 
     source = click.get_current_context().get_parameter_source("macos")
     sections = SectionOptions(verbose=progress.verbose)

@@ -143,8 +143,7 @@ def _table(rows: Sequence[Row]) -> blocks.Table:
 
 def _differing(row: Row) -> str:
     # No float64 tensor can be made on MPS: the cell is the same in every row.
-    cells = row.dtypes.items()
-    return group_words({d: s for d, s in cells if s != short(row) and d != "float64"})
+    return group_words({d: s for d, s in row.dtypes.items() if s != short(row) and d != "float64"})
 
 
 def _compact(rows: Sequence[Row]) -> Iterator[blocks.Block]:

@@ -184,8 +184,7 @@ def _releases(answer: Answer, main: OverloadAnswer) -> Iterator[blocks.Block]:
         spans = [f"{target['macos']}"] if len(main.releases) == 1 else wording.systems(group)
         for number, (cell, span) in enumerate(zip(group, spans, strict=True)):
             differing = wording.differing(cell.status, cell.kind, cell.dtypes)
-            label = wording.label(cell.status, cell.kind)
-            rows.append(("" if number else lines, span, label, differing))
+            rows.append(("" if number else lines, span, wording.label(cell.status, cell.kind), differing))
     columns = (f"status ({target['dtype'] or 'usual dtype'})", "dtypes that differ")
     yield blocks.Table(("torch", "macOS", *columns), tuple(rows), prose=(3,))
 

@@ -69,8 +69,7 @@ class Prober:
         if not self._worker.alive:
             self.start()
         try:
-            trial = ProbeTrial(setup=self._setup, task=task)
-            done = self._worker.ask(trial, self._settings.seconds)
+            done = self._worker.ask(ProbeTrial(setup=self._setup, task=task), self._settings.seconds)
         except WorkerError as error:
             return self._describe_end(task, error)
         assert isinstance(done, ProbeDone)

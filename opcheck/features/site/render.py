@@ -118,8 +118,7 @@ def search_index(pages: Iterable[SitePage]) -> str:
     Each entry is [kind, name, address, the text next to it, other names, the place of its dtypes]: the states of
     dtypes that differ are shared by many operators.
     """
-    lists = load()
-    others = _other_names(lists)
+    others = _other_names(load())
     differing = html.Pool()
     entries = [entry for page in pages if (entry := _entry(page, others, differing))]
     aliases_of = {alias: name for alias, name in DTYPE_ALIASES.items() if name in COMMON_DTYPES}

@@ -49,8 +49,7 @@ def models(texts: Iterable[str]) -> tuple[Model, ...]:
             whole = replace(model, config=entry.config, inputs=entry.inputs, family=family)
             unique.setdefault(msgspec.json.encode(whole), whole)
     if not unique:
-        named = ", ".join(texts)
-        raise UsageError("there is no model to sweep", context=named, hint=f"list {_FORM}")
+        raise UsageError("there is no model to sweep", context=", ".join(texts), hint=f"list {_FORM}")
     return tuple(unique.values())
 
 

@@ -27,8 +27,7 @@ def document(answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbo
     yield blocks.Facts(tuple(_facts(answer)))
     if "verbose" in shown:
         yield from blocks.section("Parts", blocks.table_of(answer.parts, _PARTS, code=(0,)))
-        files = blocks.table_of(answer.files, _FILES, code=(0,), right=(2,))
-        yield from blocks.section("Files", files)
+        yield from blocks.section("Files", blocks.table_of(answer.files, _FILES, code=(0,), right=(2,)))
     if "evidence" in shown or "verbose" in shown:
         yield from blocks.section("Evidence", blocks.Bullets(answer.evidence))
     yield blocks.Lines((" ".join(answer.not_checked[:1]) + " More: -v, --evidence.",))

@@ -97,8 +97,7 @@ class DtypeJudge:
 
     def _block(self, kind: str, loader: str, target: Target) -> PartOutcome:
         if kind not in UNPACKING["loaders"][loader]["types"]:
-            otherwise = UNPACKING["loaders"][loader]["otherwise"]
-            return PartOutcome(part=f"{kind}, {loader}", **otherwise)
+            return PartOutcome(part=f"{kind}, {loader}", **UNPACKING["loaders"][loader]["otherwise"])
         worst = self._worst(UNPACKING["calls"].get(kind, UNPACKING["calls"]["others"]), target)
         because = worst.because or "its blocks stay as they are, and each call unpacks them on the GPU"
         evidence = (UNPACKING["loaders"][loader]["evidence"], *worst.evidence)

@@ -448,8 +448,7 @@ class LimitSearch:
             others = {each.range.name: each.largest for each in boundaries}
             others.pop(dimension.name)
             self._at_most = {dimension.name: others}
-            boundary = self.boundary(dimension)
-            yield _record(boundary, {}, others, self._memory)
+            yield _record(self.boundary(dimension), {}, others, self._memory)
         self._at_most = {}
 
     def compute(self, dimension: DimensionRange, memory: int) -> MemoryLimit:

@@ -181,8 +181,7 @@ def _gradient(call: KernelCall, dtype: torch.dtype) -> Launches:
     total = (alpha.double() + torch.linspace(1, 9, 97)).to(dtype)
     share = torch.linspace(0.1, 0.9, 97).flip(0).to(dtype)
     operands = (share, alpha, total) if call["op"] == "dirichlet" else (alpha, sample)
-    function = getattr(torch.ops.aten, f"_{call['op']}_grad")
-    value = function(*(operand.double() for operand in operands))
+    value = getattr(torch.ops.aten, f"_{call['op']}_grad")(*(operand.double() for operand in operands))
     slack = value.abs() * (1e-3 + (64 if call["op"] == "dirichlet" else 4) * torch.finfo(dtype).eps)
     bound = {"self_data": alpha, "output_data": sample, "x_data": share, "alpha_data": alpha, "total_data": total}
     yield Launch(bound, 97, {"output": (alpha, value, slack)})

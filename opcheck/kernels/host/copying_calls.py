@@ -69,8 +69,7 @@ def bind_cat(call: HostCall, release: ReleaseKernels) -> CallArguments:
                 "off_bytes": offset * step, "nbytes": each.numel() * width,
             }  # fmt: skip
             bound: dict[str, Any] = {"input": each, "output": out, "params": params}
-            threads = -(-each.numel() * width // _CHUNK)
-            launches.append(release.launch(whole, bound, threads))
+            launches.append(release.launch(whole, bound, -(-each.numel() * width // _CHUNK)))
         else:
             shared = {"ndim": out.dim(), "cat_dim": dim, "output_strides": out.stride(), "output_sizes": out.shape}
             own = {"cat_dim_offset": offset, "input_strides": each.stride(), "input_sizes": each.shape}

@@ -85,8 +85,7 @@ def _broken_element(wide: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype)
         return _worst(differs, wide, exact, "nan")
     infinite = torch.isinf(wide) | torch.isinf(exact)
     # What is too large for the dtype is infinite in it.
-    largest = torch.finfo(dtype).max
-    limited = exact.where(exact.abs() < largest, exact.sign() * math.inf)
+    limited = exact.where(exact.abs() < torch.finfo(dtype).max, exact.sign() * math.inf)
     differs = infinite & (wide != exact) & (wide != limited)
     return _worst(differs, wide, exact, "infinite") if differs.any() else None
 

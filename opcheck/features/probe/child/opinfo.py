@@ -268,8 +268,7 @@ def answer(request: Setup | ProbeTrial, _say: Say) -> Ready | ProbeDone:
 def _answer(request: Setup | ProbeTrial, setup: Setup) -> Ready | ProbeDone:
     device, ops = _prepare(setup)
     if isinstance(request, Setup):
-        machine = installed_devices.machine(device)
-        return Ready(machine=machine, tasks=tuple(tasks(ops, request, device)))
+        return Ready(machine=installed_devices.machine(device), tasks=tuple(tasks(ops, request, device)))
     task = request.task
     try:
         return ProbeDone(result=probe(ops[task.opinfo], task, device, request.setup.samples))

@@ -197,8 +197,7 @@ def _read(tensor: torch.Tensor) -> torch.Tensor:
 
 def _own(number: int, result: torch.Tensor, exact: torch.Tensor) -> bool:
     """Return whether a later result is a buffer for backward that a single kernel of the two fills."""
-    empty = not (result.numel() and exact.numel())
-    return number > 0 and empty and result.shape != exact.shape
+    return number > 0 and not (result.numel() and exact.numel()) and result.shape != exact.shape
 
 
 def _alike(result: torch.Tensor, counterpart: torch.Tensor) -> bool:
