@@ -16,8 +16,7 @@ from opcheck.data.macs import MACS
 from opcheck.data.packages import PACKAGES, Becomes, StorageMethod
 from opcheck.data.registrations import OpLists
 from opcheck.data.tables import NAMES
-from opcheck.features.weights import library_source
-from opcheck.features.weights.quantizers import check_of, checks
+from opcheck.features.weights.quantizers import check_of, checks, read_keys
 from opcheck.features.weights.weights_records import WORKS, MethodsAnswer, PartOutcome, WeightsMemory, outcome_of
 from opcheck.judge.judge import judge
 from opcheck.model.records import OpCall, TensorSpec, Verdict
@@ -233,8 +232,8 @@ def _architectures() -> tuple[frozenset[str], frozenset[str]]:
     """Return the architectures that transformers keeps in blocks, and those that it makes dense."""
     folder = package_folder("transformers") / "integrations"
     return (
-        library_source.keys_of(folder / "gguf" / "gguf_conversion_mapping.py", "GGUF_ARCHS"),
-        library_source.keys_of(folder / "ggml.py", "GGUF_CONFIG_MAPPING"),
+        read_keys(folder / "gguf" / "gguf_conversion_mapping.py", "GGUF_ARCHS"),
+        read_keys(folder / "ggml.py", "GGUF_CONFIG_MAPPING"),
     )
 
 

@@ -1,8 +1,8 @@
 """Runs the checks that quantizers of transformers and diffusers make of a machine, with a Mac's answers.
 
-Neither library is imported.  Each quantizer of the installed version is found in ``quantizers/auto.py``, and its
-``validate_environment`` is followed statement by statement.  A condition that the machine does not
-decide is passed over.
+Neither library is imported: their source is read.  Each quantizer of the installed version is found in
+``quantizers/auto.py``, and its ``validate_environment`` is followed statement by statement.  A condition that the
+machine does not decide is passed over.
 """
 
 import ast
@@ -13,12 +13,36 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from opcheck.capture.naming import package_folder
-from opcheck.common.python_source import COMPARE
+from opcheck.common import documents
+from opcheck.common.python_source import COMPARE, parse
 from opcheck.common.versions import Version
 from opcheck.common.yaml_text import load_shipped
 from opcheck.data.packages import PACKAGES
-from opcheck.features.weights import library_source
 from opcheck.worker.environments import distribution_version
+
+
+@functools.cache
+def _read_tree(path: Path) -> ast.Module:
+    """Return the syntax tree of a module; an empty one where there is no such file."""
+    try:
+        return parse(documents.read(path), path.name)
+    except (OSError, SyntaxError):
+        return ast.Module([], [])
+
+
+def _read_items(module: ast.Module, name: str) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+    """Yield the keys and the values of a module's dictionary."""
+    for node in module.body:
+        names = [each.id for each in getattr(node, "targets", ()) if isinstance(each, ast.Name)]
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and name in names:
+            yield from zip(node.value.keys, node.value.values, strict=True)
+
+
+def read_keys(path: Path, name: str) -> frozenset[str]:
+    """Return the texts that are the keys of a module's dictionary."""
+    keys = (key.value for key, _ in _read_items(_read_tree(path), name) if isinstance(key, ast.Constant))
+    return frozenset(key for key in keys if isinstance(key, str))
+
 
 _MAPPING = "AUTO_QUANTIZER_MAPPING"
 _METHOD = "validate_environment"
@@ -62,7 +86,7 @@ def checks(library: str, torch: Version) -> Mapping[str, QuantizerCheck]:
         torch: the release of the Mac.
     """
     folder = package_folder(library) / "quantizers"
-    tree = library_source.tree(folder / "auto.py")
+    tree = _read_tree(folder / "auto.py")
     places = {
         alias.asname or alias.name: folder / (node.module or "")
         for node in tree.body
@@ -94,14 +118,14 @@ def check_of(library: str, method: str, torch: Version, *, bits: int = 4) -> Qua
 
 def _find_classes(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the methods and the classes of their quantizers."""
-    for key, value in library_source.items_of(tree, _MAPPING):
+    for key, value in _read_items(tree, _MAPPING):
         if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
             yield str(key.value), value.id
 
 
 def _check(method: str, file: Path, name: str, library: str, torch: Version) -> QuantizerCheck | None:
     """Return the check of a class; None where the file does not define it."""
-    tree = library_source.tree(file)
+    tree = _read_tree(file)
     classes = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == name]
     methods = (m for kind in classes for m in kind.body if isinstance(m, ast.FunctionDef))
     body = [each for each in methods if each.name == _METHOD]
