@@ -123,6 +123,25 @@ def explain_errors(
 
 
 @contextlib.contextmanager
+def explain_missing(what: str, *packages: str, context: str, hint: str) -> Iterator[None]:
+    """Turn a missing package into an error for the user.
+
+    Args:
+        what: the beginning of the message, such as ``reading a wheel needs``.
+        packages: what the user may lack; another missing module is a mistake of the program.
+        context: where, as of ``OpcheckError``.
+        hint: the command that installs them.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = (error.name or packages[0]).partition(".")[0]
+        if name not in packages:
+            raise
+        raise UsageError(f"{what} {name}, which is not installed", context=context, hint=hint) from error
+
+
+@contextlib.contextmanager
 def located_at(place: str) -> Iterator[None]:
     """Set the context of errors that have none, such as the flag that a text comes from."""
     try:

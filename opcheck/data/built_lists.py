@@ -10,14 +10,13 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from opcheck.common import documents
 from opcheck.common.caches import require_private
-from opcheck.common.errors import OpListError, UsageError
+from opcheck.common.errors import OpListError, UsageError, explain_missing
 from opcheck.common.files import write_text
 from opcheck.data.registrations import NIGHTLY, VARIABLE, forget, is_unlisted_name, load, shipped_directory
 from opcheck.model.records import Record
@@ -100,20 +99,14 @@ def build_nightly() -> BuiltLists:
         return build_lists(obtain_nightly(default_cache()))
 
 
-@contextlib.contextmanager
-def require_readers(place: str) -> Iterator[None]:
+def require_readers(place: str) -> contextlib.AbstractContextManager[None]:
     """Turn a missing package that reads wheels into the command that installs it.
 
     Raises:
         UsageError: the package is missing.
     """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in {"lief", "capstone", "numpy"}:
-            raise
-        message = f"reading a wheel needs {error.name}, which is not installed"
-        raise UsageError(message, context=place, hint="pip install 'opcheck[wheels]'") from error
+    hint = "pip install 'opcheck[wheels]'"
+    return explain_missing("reading a wheel needs", "lief", "capstone", "numpy", context=place, hint=hint)
 
 
 def _keep_wheel(wheel: Path, cache: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import explain_missing
 
 #: ``!12 = !{...}``, and the text in the braces.
 _NODE = re.compile(r"^!(\d+) = (?:distinct )?!\{(.*)\}$", re.MULTILINE)
@@ -71,14 +71,9 @@ def binding() -> Any:
     Raises:
         UsageError: llvmlite is not installed.
     """
-    try:
+    hint = "pip install 'opcheck[kernels]'"
+    with explain_missing("reading kernels needs", "llvmlite", context="opcheck kernels", hint=hint):
         import llvmlite.binding as llvm
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "reading kernels needs llvmlite, which is not installed",
-            context="opcheck kernels",
-            hint="pip install 'opcheck[kernels]'",
-        ) from error
     return llvm
 
 

@@ -11,7 +11,7 @@ from opcheck.capture.request import seconds
 from opcheck.cli import streams
 from opcheck.cli.helps import group
 from opcheck.cli.options import DTYPE, OutputOptions, ProgressOptions, but, conclusive, jobs, only, verb
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_missing
 from opcheck.data.registrations import load
 from opcheck.data.targets import TargetOptions, beyond, release_note, release_of
 from opcheck.model.options import Option
@@ -194,13 +194,8 @@ def _write_table(rows: dict[str, list[object]], path: str) -> None:
     Raises:
         UsageError: pyarrow is not installed.
     """
-    try:
+    hint = "pip install 'opcheck[sweep]', or name another format with --format"
+    with explain_missing("writing Parquet needs", "pyarrow", context=path, hint=hint):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "writing Parquet needs pyarrow, which is not installed",
-            context=path,
-            hint="pip install 'opcheck[sweep]', or name another format with --format",
-        ) from error
     pq.write_table(pa.table(rows), path)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from opcheck.cli.options import flag, verb
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_missing
 
 
 @verb("mcp")
@@ -12,13 +12,9 @@ def command(
     *, folder: Annotated[Path, flag("Folder that paths are relative to.", metavar="FOLDER", default_text=".")] = Path()
 ) -> int:
     """Serve until the client closes the streams."""
-    try:
+    hint = "pip install 'opcheck[mcp]'"
+    with explain_missing("the server needs the package", "mcp", "anyio", context="opcheck mcp", hint=hint):
         from opcheck.features.mcp.tools import make_server
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"mcp", "anyio"}:
-            raise
-        problem = f"the server needs the package {error.name}, which is not installed"
-        raise UsageError(problem, context="opcheck mcp", hint="pip install 'opcheck[mcp]'") from error
     if not folder.is_dir():
         raise UsageError("no such folder", context=f"--folder {folder}", hint="name the folder of a project")
     make_server(folder.resolve()).run("stdio")

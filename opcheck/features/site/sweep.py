@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from opcheck.common.errors import UsageError
+from opcheck.common.errors import UsageError, explain_missing
 from opcheck.common.grouping import group_values
 from opcheck.common.versions import Version
 from opcheck.data.sweep_tables import FORMAT, TABLES
@@ -132,12 +132,9 @@ def read(folder: Path) -> Sweep:
     Raises:
         UsageError: pyarrow is missing; it is no folder of a sweep, or that of another version.
     """
-    try:
+    where, hint = f"opcheck site build --sweep {folder}", "pip install 'opcheck[sweep]'"
+    with explain_missing("reading a sweep needs", "pyarrow", context=where, hint=hint):
         from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError as error:
-        problem = "reading a sweep needs pyarrow, which is not installed"
-        hint = "pip install 'opcheck[sweep]'"
-        raise UsageError(problem, context=f"opcheck site build --sweep {folder}", hint=hint) from error
     tables: dict[str, list[dict[str, Any]]] = {}
     about: dict[str, Any] = {}
     for name, columns in TABLES.items():
