@@ -158,22 +158,7 @@ _OF_MPS = re.compile(r"(?!CUDA)\w*_MPS_\w*|MPS_\w*")
 
 _MARK = "opcheck-torch:"
 #: Imports as a program does.  A release may lack any of these names.
-_ASK_TORCH = f"""
-import json, torch
-def ask(path):
-    value = torch
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value() if callable(value) else value
-available = ask("backends.mps.is_available")
-print("\\n{_MARK}" + json.dumps({{
-    "version": str(torch.__version__),
-    "commit": ask("version.git_version") or "",
-    "built": ask("backends.mps.is_built"),
-    "available": available,
-    "recommended": ask("mps.recommended_max_memory") if available else None,
-}}))
-"""
+_ASK_TORCH = documents.read_text(Path(__file__).with_name("ask_torch.template")).replace("{mark}", _MARK)
 
 
 def gather(variables: Mapping[str, str] | None = None) -> Environment:
