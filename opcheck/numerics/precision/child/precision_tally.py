@@ -17,15 +17,24 @@ LIMITS = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 _EVENTS: tuple[Literal["nan", "overflow", "underflow"], ...] = ("nan", "overflow", "underflow")
 
 
-class ShadowedCall:
+class _Errors:
+    """The largest errors of calls."""
+
+    local = total = inherited = 0.0
+
+    def add(self, seen: "_Errors") -> None:
+        self.local = max(self.local, seen.local)
+        self.total = max(self.total, seen.total)
+        self.inherited = max(self.inherited, seen.inherited)
+
+
+class ShadowedCall(_Errors):
     """One call."""
 
     def __init__(self, op: str, here: CallPlace, inherited: float) -> None:
         self.op = op
         self.here = here
         self.inherited = inherited
-        self.local = 0.0
-        self.total = 0.0
         self.floating = False
         #: kind of event -> how many elements of how many
         self.events: dict[PrecisionEventKind, tuple[int, int]] = {}
@@ -46,17 +55,6 @@ class ShadowedCall:
         """Take a discrete result of it that comes out otherwise."""
         if count:
             self.events["flips"] = (count, elements)
-
-
-class _Errors:
-    """The largest errors of calls."""
-
-    local = total = inherited = 0.0
-
-    def add(self, seen: ShadowedCall) -> None:
-        self.local = max(self.local, seen.local)
-        self.total = max(self.total, seen.total)
-        self.inherited = max(self.inherited, seen.inherited)
 
 
 class _Elements:
@@ -116,6 +114,6 @@ class PrecisionTally:
             yield PrecisionEvent(op=key.op, place=where, of=event.total, first=row.first, **about)
 
 
-def _line(op: str, where: GroupLocation, first: int, errors: ShadowedCall | _Errors) -> PrecisionLine:
+def _line(op: str, where: GroupLocation, first: int, errors: _Errors) -> PrecisionLine:
     rounded = {name: digits(error) for name, error in pick(errors, "local", "inherited", "total").items()}
     return PrecisionLine(op=op, place=where, first=first, **rounded)
