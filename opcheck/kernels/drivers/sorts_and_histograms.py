@@ -214,13 +214,6 @@ def _long_sort(call: KernelCall, dtype: torch.dtype) -> Launches:
 # The kernels of unique are called by operations/Unique.mm there.
 
 
-def _sorted_row(dtype: torch.dtype) -> Tensor:
-    """Return a sorted row with duplicates."""
-    operand = random((61,), dtype, 5)
-    repeated = torch.cat([operand, operand[:20]])
-    return repeated.sort().values
-
-
 def _runs(operand: Tensor) -> Tensor:
     """Return where a value differs from the one before it."""
     changed = torch.ones(len(operand), dtype=torch.int64)
@@ -231,7 +224,8 @@ def _runs(operand: Tensor) -> Tensor:
 @family(r"unique_(?P<step>mark_boundaries|emit|inverse|counts)(?:_{word})?(?:_(?:32|64))?")
 def _unique(call: KernelCall) -> Launches:
     """Call a step of unique: where values change, the values, the place of each, or how often each is there."""
-    operand = _sorted_row(dtype_named(call["a"] or "long"))
+    row = random((61,), dtype_named(call["a"] or "long"), 5)
+    operand = torch.cat([row, row[:20]]).sort().values  # with duplicates
     runs = _runs(operand)
     first, scan = runs.nonzero().flatten(), runs.cumsum(0)
     order = torch.randperm(len(operand), generator=values.generator(5))
