@@ -116,16 +116,12 @@ def compare(before: Side, after: Side) -> Comparison:
     )
 
 
-def at_or_above(severity: Severity, level: str) -> bool:
-    """Return whether a severity counts for ``--fail-on LEVEL``; for ``never`` none does."""
-    return level in SEVERITIES and SEVERITIES.index(severity) <= SEVERITIES.index(level)
-
-
 def worse(comparison: Comparison, level: str) -> bool:
     """Return whether a finding that is not ignored newly reached the level, or was ignored before."""
+    failing = SEVERITIES[: SEVERITIES.index(level) + 1] if level in SEVERITIES else ()
 
     def counts(entry: Entry) -> bool:
-        return at_or_above(entry.severity, level) and not entry.ignored
+        return entry.severity in failing and not entry.ignored
 
     risen = (counts(each.after) and not counts(each.before) for each in comparison.changed)
     return any(map(counts, comparison.new)) or any(risen)
