@@ -5,14 +5,13 @@ import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
 from opcheck.common import documents
 from opcheck.common.versions import Span, Version
 from opcheck.common.vocabulary import EFFECTS, Effect, FixedBasis, Frequency, StatementEvidenceKind, StatementSort
 from opcheck.data.conditions import EVERY_DEVICE, Condition, parse
-from opcheck.model.records import Evidence, Record, StatementFacts
+from opcheck.model.records import Evidence, Record
 
 #: The effects that decide a verdict; a report lists the other effects alongside it.
 DECISIVE: tuple[Effect, ...] = ("aborts", "raises", "falls_back")
@@ -180,11 +179,6 @@ def _split_names(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...
 @functools.cache
 def _version(line: str) -> Version:
     return Version.parse(line)
-
-
-def describe_statement(statement: Statement) -> StatementFacts:
-    """Return the report's record of a statement that applies to one of its calls."""
-    return msgspec.convert(statement, StatementFacts, from_attributes=True)
 
 
 def program_text(body: str) -> str:

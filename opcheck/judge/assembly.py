@@ -16,7 +16,7 @@ from opcheck.common.versions import Target, Version
 from opcheck.data.built_lists import find_selected
 from opcheck.data.known_deviations import differing
 from opcheck.data.registrations import OpLists
-from opcheck.data.statement_model import Statement, describe_statement
+from opcheck.data.statement_model import Statement
 from opcheck.judge import callgraph, dtype_flow
 from opcheck.judge.judge import OUTCOMES, certain, judge_all
 from opcheck.judge.memory.estimate import estimate, runs_out
@@ -96,6 +96,7 @@ def assemble(audited: Audited) -> Report:
     verdicts = [group.verdict for group in groups]
     # The limitations and advisories that some group matches, or may match.
     named = {name for each in verdicts for name in (*each.limitations, *each.advisories)}
+    met = {name: by_id[name] for name in sorted(named & by_id.keys())}
     return Report(
         tool=TOOL,
         model=trace.model,
@@ -122,7 +123,7 @@ def assemble(audited: Audited) -> Report:
             )
             for each in trace.problems
         ),
-        statements={name: describe_statement(by_id[name]) for name in sorted(named & by_id.keys())},
+        statements=msgspec.convert(met, dict[str, records.StatementFacts], from_attributes=True),
         wrong=_with_computed(_wrong(groups, by_id), audited.numbers),
     )
 
