@@ -5,7 +5,6 @@ torchvision/csrc/ops/autograd (0.28), each Function's forward and backward.
 """
 
 import ctypes
-import importlib.util
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from opcheck.capture.naming import package_folder
 from opcheck.common.yaml_text import load_shipped
 
 #: The libraries whose operators are declared.  A Library that is garbage-collected takes its declarations back.
@@ -34,13 +34,12 @@ def prepare_torchvision() -> bool:
     """
     if "torchvision" in _declared:
         return True
-    package = folder("torchvision")
+    package = package_folder("torchvision")
     # A glob that is left in the middle keeps its folder open.
-    patterns = ("_C*.so", "_C*.pyd") if package else ()
-    extensions = [path for pattern in patterns for path in (package or Path()).glob(pattern)][:1]
-    if not _is_needed(extensions, hasattr(torch.ops.torchvision, "nms")):
+    extensions = [*package.glob("_C*.so"), *package.glob("_C*.pyd")][:1]
+    library = _declare("torchvision", extensions, "nms")
+    if library is None:
         return False
-    library = _declare("torchvision")
     library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
     # From 0.28 on torchvision's own Python registers the derivatives, and registering twice warns.
     if not (extensions[0].parent / "_autograd_registrations.py").is_file():
@@ -50,7 +49,6 @@ def prepare_torchvision() -> bool:
         }
         for name, (keep, backward) in derivatives.items():
             torch.library.register_autograd(f"torchvision::{name}", backward, setup_context=keep, lib=library)
-    _skip_loading(extensions)
     return True
 
 
@@ -106,11 +104,10 @@ def prepare_torchaudio() -> bool:
     """
     if "torchaudio" in _declared:
         return True
-    package = folder("torchaudio")
-    extensions = [] if package is None else [*(package / "lib").glob("*torchaudio*.so")]
-    if not _is_needed(extensions, hasattr(torch.ops.torchaudio, "forced_align")):
+    extensions = [*package_folder("torchaudio").glob("lib/*torchaudio*.so")]
+    library = _declare("torchaudio", extensions, "forced_align")
+    if library is None:
         return False
-    library = _declare("torchaudio")
     library.impl("forced_align", _forced_align, "Meta")
     library.impl("rnnt_loss_forward", _rnnt_loss_forward, "Meta")
     library.impl("_overdrive_core_loop", lambda *tensors: tensors[2:], "Meta")
@@ -124,7 +121,6 @@ def prepare_torchaudio() -> bool:
     own.impl("cuda_version", lambda: None, "CompositeExplicitAutograd")
     own.impl("is_align_available", lambda: True, "CompositeExplicitAutograd")
     _declared["torchaudio"].append(own)
-    _skip_loading(extensions)
     return True
 
 
@@ -143,26 +139,31 @@ def _rnnt_loss_forward(logits: Tensor, *_others: object) -> tuple[Tensor, Tensor
 # -- both -------------------------------------------------------------------------------------------------------------
 
 
-def _declare(name: str) -> torch.library.Library:
-    """Declare the operators of a compiled part."""
+def _declare(name: str, extensions: Collection[Path], operator: str) -> torch.library.Library | None:
+    """Declare the operators of a compiled part whose files are there and cannot load, and let loading them do nothing.
+
+    Args:
+        name: the library.
+        extensions: the files of its compiled part.
+        operator: an operator that the part registers.
+
+    Returns:
+        The declarations; None: the part loads, or is not there.
+    """
+    if not extensions or hasattr(getattr(torch.ops, name), operator) or all(map(loads, extensions)):
+        return None
     library = torch.library.Library(name, "FRAGMENT")
     _declared[name] = [library]
     for schema in load_shipped(Path(__file__).with_suffix(".yaml"))[name]:
         library.define(schema)
+    load = torch.ops.load_library
+
+    def load_library(path: Any) -> None:
+        if Path(path) not in extensions:
+            load(path)
+
+    torch.ops.load_library = load_library  # type: ignore[method-assign]
     return library
-
-
-def _is_needed(extensions: Collection[Path], is_loaded: bool) -> bool:  # noqa: FBT001
-    """Return whether the files of a compiled part are there and cannot load."""
-    return bool(extensions) and not is_loaded and not all(map(loads, extensions))
-
-
-def folder(package: str) -> Path | None:
-    """Return where a package is installed, which is not imported for it; None where it is not."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(spec.submodule_search_locations[0])
 
 
 def loads(extension: Path) -> bool:
@@ -172,14 +173,3 @@ def loads(extension: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _skip_loading(extensions: Collection[Path]) -> None:
-    """Let a library believe that its operators exist: loading these files raises nothing."""
-    load = torch.ops.load_library
-
-    def load_library(path: Any) -> None:
-        if Path(path) not in extensions:
-            load(path)
-
-    torch.ops.load_library = load_library  # type: ignore[method-assign]

@@ -81,7 +81,7 @@ def test_its_operators_are_declared_and_recorded(library: Path) -> None:
 
 def test_nothing_is_declared_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_declared", {})
-    monkeypatch.setattr(extensions, "folder", lambda _package: None)
+    monkeypatch.setattr(extensions, "package_folder", lambda _package: Path("/nonexistent"))
     assert not extensions.prepare_torchaudio()
 
 
