@@ -108,12 +108,8 @@ def calls(loaded: Loaded, texts: tuple[str, ...]) -> tuple[ModelCall, ...]:
         InputError: the model has no such method.
     """
     if texts:
-        result = [_method(loaded.model, *parse(text)) for text in texts]
-    elif loaded.as_used:
-        result = _usual(loaded)
-    else:
-        result = [FORWARD_CALL]
-    return tuple(result)
+        return tuple(_method(loaded.model, *parse(text)) for text in texts)
+    return tuple(_usual(loaded)) if loaded.as_used else (FORWARD_CALL,)
 
 
 def _usual(loaded: Loaded) -> list[ModelCall]:
@@ -208,23 +204,21 @@ def _make_post_process(processor: Any, method: str) -> Callable[..., Any]:
 BY_ITSELF = " by itself"
 
 
-def component_calls(model: nn.Module) -> tuple[ModelCall, ...]:
-    """Return a call of each component: its decode if it has latents to decode, else its forward.
+def component_calls(model: nn.Module) -> Iterator[ModelCall]:
+    """Yield a call of each component: its decode if it has latents to decode, else its forward.
 
     Args:
         model: a pipeline; any other model has no components.
     """
-    return tuple(_each_component(model)) if isinstance(model, PipelineModel) else ()
-
-
-def _each_component(pipeline: PipelineModel) -> Iterator[ModelCall]:
-    for name, component in pipeline.named_children():
+    if not isinstance(model, PipelineModel):
+        return
+    for name, component in model.named_children():
         decodes = hasattr(component, "decode") and has_latents(component)
         yield ModelCall(
             name=f"{name}.decode{BY_ITSELF}" if decodes else f"{name}{BY_ITSELF}",
             run=_component_method(name, "decode" if decodes else FORWARD),
             component=name,
-            inputs=partial(_own_latents, pipeline, component) if decodes else partial(_derive_inputs, component),
+            inputs=partial(_own_latents, model, component) if decodes else partial(_derive_inputs, component),
             proof=getattr(component, "decoder", component) if decodes else component,
         )
 

@@ -195,7 +195,7 @@ def prepare(request: CaptureRequest, target: Target, say: Say, live: Loaded | No
     followed = tracer == DEFAULT_TRACER and step is None
     calls = calls_of(loaded, request.call) if followed else (FORWARD_CALL,)
     say(f"tracing with {request.tracer}")
-    parts = component_calls(model) if followed else ()
+    parts = tuple(component_calls(model)) if followed else ()
     model = fixed_programs.follow(request.tracer, model, inputs.args, inputs.kwargs)
     kernels = tuple(_hub_kernels(request, loaded.model))
     packages, on_mps, device = loaded.packages, loaded.on_mps, loaded.default_device

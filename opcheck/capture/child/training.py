@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple, TypeGuard
@@ -198,10 +198,6 @@ class Chosen(NamedTuple):
         closure = inspect.signature(self.kind.step).parameters.get("closure")
         return closure is not None and closure.default is closure.empty
 
-    def made_for(self, parameters: Iterable[torch.Tensor]) -> torch.optim.Optimizer:
-        """Return the optimizer of these parameters; errors of its constructor pass through."""
-        return self.kind(parameters, **self.arguments)
-
 
 def parse_optimizer(text: str) -> Chosen:
     """Read ``adamw``, ``sgd:momentum=0.9,nesterov=true`` or ``adam:betas=[0.9, 0.95]``.
@@ -305,7 +301,7 @@ class TrainStep:
         if not any(parameter.requires_grad for parameter in model.parameters()):
             raise NothingToTrainError("no parameter of the model requires a gradient")
         with sites.at("optimizer", self.optimizer.kind.__name__):
-            optimizer = self.optimizer.made_for(model.parameters())
+            optimizer = self.optimizer.kind(model.parameters(), **self.optimizer.arguments)
             # https://docs.pytorch.org/docs/stable/amp.html: float16 gradients underflow without it.
             scaler = torch.amp.GradScaler("mps", enabled=self.autocast == "float16")
 

@@ -23,7 +23,7 @@ from opcheck.capture.naming import kind_of
 from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import ModelLoadError, OpcheckError
 from opcheck.common.python_source import parse_expression
-from opcheck.common.text import type_and_text
+from opcheck.common.text import shorten, type_and_text
 from opcheck.tracing.torch_private import dispatch, export
 
 #: torch/csrc/export/pt2_archive_constants.h
@@ -66,7 +66,9 @@ def read(file: str, *, real: bool) -> tuple[torch.export.ExportedProgram, bool]:
         kinds: set[str] = set()
         _check("", document, kinds)
         accelerated = bool(kinds - {"cpu", "meta"})
-        return _deserialize(document, state, constants, inputs), accelerated
+        # Tuples and dicts are taken as they are; bytes would be unpickled.
+        arguments = None if inputs is None else tuple(inputs)
+        return export.deserialize(document, state, constants, arguments), accelerated
     except OpcheckError:
         raise
     except UnsafeError as error:
@@ -182,14 +184,6 @@ def _number(value: dict[str, Any]) -> int:
     return number
 
 
-def _deserialize(
-    document: dict[str, Any], state: dict[str, Any], constants: dict[str, Any], inputs: Any
-) -> torch.export.ExportedProgram:
-    # Tuples and dicts are taken as they are; bytes would be unpickled.
-    arguments = tuple(inputs) if inputs is not None else None
-    return export.deserialize(document, state, constants, arguments)
-
-
 #: What a node's metadata is kept for: the line and the module of a call.
 _METADATA = ("stack_trace", "nn_module_stack")
 
@@ -250,8 +244,7 @@ def _identifier(value: Any) -> Any:
 
 
 def _unsafe(what: str, value: Any) -> None:
-    text = repr(value)
-    message = f"its graph contains {what} {text if len(text) <= 80 else text[:77] + '...'}"
+    message = f"its graph contains {what} {shorten(repr(value), 80)}"
     raise UnsafeError(message)
 
 
