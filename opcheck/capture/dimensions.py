@@ -14,6 +14,9 @@ _SPEC = re.compile(r"(?:(?P<name>[^=]*)=)?(?P<sizes>\d+(?:x\d+)*):(?P<dtype>\w+)
 #: Inputs with the axis of time last: spectrograms with their bands first.
 _BANDS_FIRST = re.compile(r"input_features|mel|spectrogram")
 
+#: The names of the axes of floating inputs with so many axes: pictures and videos.
+_SIDES = {4: {2: "height", 3: "width"}, 5: {2: "frames", 3: "height", 4: "width"}}
+
 
 class Axis(NamedTuple):
     """One axis of an input: the place of the input among the specs, its name, the axis and its size."""
@@ -88,8 +91,4 @@ def _usual_name(name: str, sizes: Sequence[int], dtype: str, axis: int) -> str:
         return "length" if is_whole or "mask" in name or is_wave else ""
     if rank == 3:
         return "length" if axis == (2 if _BANDS_FIRST.search(name) else 1) else ""
-    if rank == 4 and not is_whole:
-        return {2: "height", 3: "width"}.get(axis, "")
-    if rank == 5 and not is_whole:
-        return {2: "frames", 3: "height", 4: "width"}.get(axis, "")
-    return ""
+    return "" if is_whole else _SIDES.get(rank, {}).get(axis, "")
