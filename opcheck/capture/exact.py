@@ -26,10 +26,10 @@ from opcheck.worker import environments
 _DAYS = 30
 #: Bytes of a file, requirements that are read in it, characters of each.
 _LARGEST, _MOST_PINS, _LONGEST = 8 << 20, 10_000, 1_000
-#: Libraries that name one release of torch; op_lists/extensions.yaml pairs them.
-_EXTENSIONS = ("torchaudio", "torchvision")
 #: What a loader's prefix is the name of, in addition to the library itself.
 _LIBRARIES: dict[str, list[str]] = TABLES["loader_libraries"]
+#: The distributions of each package that can be imported; reading them takes time.
+_distributions = functools.cache(importlib.metadata.packages_distributions)
 
 
 def interpreter(model: str, target: Target, progress: Callable[[str], None] | None = None) -> str:
@@ -71,8 +71,7 @@ def describe_environment(
 
 
 def _extension(name: str, release: Release, lists: OpLists) -> str:
-    if name not in _EXTENSIONS:
-        return ""
+    # torchaudio and torchvision name one release of torch each.
     releases = lists.extensions.releases.get(name, ())
     line = Version.parse(release.line)
     own = [each for each in releases if Version.parse(each.torch_line) == line]
@@ -117,11 +116,6 @@ def _imports(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
     return {name.partition(".")[0] for name in names}
-
-
-@functools.cache
-def _distributions() -> dict[str, list[str]]:
-    return {name: [*those] for name, those in importlib.metadata.packages_distributions().items()}
 
 
 def _pins(project: Path, say: Callable[[str], None]) -> Iterator[Requirement]:

@@ -28,7 +28,7 @@ import msgspec
 from opcheck.capture.word_lists import read_words
 from opcheck.common import caches, documents, sanitize
 from opcheck.common.documents import DocumentError
-from opcheck.common.errors import ModelLoadError, OpcheckError
+from opcheck.common.errors import ModelLoadError, OpcheckError, explain_errors
 from opcheck.common.files import is_file
 from opcheck.common.python_source import source_lines
 from opcheck.common.text import one_line, plural, type_and_text
@@ -345,12 +345,9 @@ def _read_files(
 
 
 def _text(path: Path, name: str, spec: str) -> str:
-    try:
+    about, hint = f"model {spec}", "correct the file"
+    with explain_errors(DocumentError, f"{name} cannot be read", context=about, hint=hint, kind=ModelLoadError):
         return documents.read_text(path, _MOST_BYTES)
-    except DocumentError as error:
-        raise ModelLoadError(
-            f"{name} cannot be read: {error}", context=f"model {spec}", hint="correct the file"
-        ) from error
 
 
 def _header(path: Path, name: str, spec: str) -> Counter[str]:
