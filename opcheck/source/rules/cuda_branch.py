@@ -299,10 +299,10 @@ def _refuses(node: ast.Compare, scanned: Scanned) -> bool:
 
 def _reaches_torch_alone(option: ast.Call, scanned: Scanned) -> bool:
     """Return whether the file hands the option to ``torch.device()`` or ``.to()``, and does nothing else with it."""
-    texts = [part.value for part in option.args if isinstance(part, ast.Constant)]
-    names = [text.lstrip("-").replace("-", "_") for text in texts if isinstance(text, str)]
-    long = [text for text in texts if isinstance(text, str) and text.startswith("--")]
-    name = long[0].lstrip("-").replace("-", "_") if long else (names[0] if names else "")
+    constants = [part.value for part in option.args if isinstance(part, ast.Constant)]
+    texts = [text for text in constants if isinstance(text, str)]
+    written = next((text for text in texts if text.startswith("--")), "".join(texts[:1]))
+    name = written.lstrip("-").replace("-", "_")
     uses = [use for use in scanned.program.uses.get(name, []) if isinstance(use, ast.Attribute)]
     return bool(uses) and all(_to_torch(use, scanned) for use in uses)
 

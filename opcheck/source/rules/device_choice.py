@@ -25,8 +25,6 @@ from opcheck.source.program import walk
 from opcheck.source.rule import Hit, Scanned, hit, method, rule
 from opcheck.source.words import find_called, is_cuda, last, leaves
 
-_CHOICE = "this chooses between CUDA and the CPU, so a Mac computes on the CPU"
-_HINT = 'check for MPS after CUDA: "mps" if torch.backends.mps.is_available()'
 #: Statements inside of so many others are looked at; machine-made files nest 100,000 deep.
 _DEEPEST = 3
 #: So many statements below an if statement are looked at.
@@ -57,10 +55,6 @@ def find_device_choices(
     yield from (hit for hit in hits if not handles_mps(node, scanned))
 
 
-def _hit(node: ast.AST, fix: Fix | None = None, message: str = _CHOICE, hint: str = _HINT) -> Hit:
-    return Hit(node=node, message=message, hint=hint, fix=fix)
-
-
 # -- "cuda" if torch.cuda.is_available() else "cpu" --------------------------------------------------
 
 
@@ -70,15 +64,14 @@ def _ternary(node: ast.IfExp, scanned: Scanned) -> Iterator[Hit]:
         # An entry of a dict may become a device; in an argument OC202 names the text itself.
         devices = read_choice(node.body, node.orelse, scanned)
         if devices is not None and isinstance(scanned.program.parent(node), ast.Dict):
-            yield _hit(node)
+            yield hit("choice", node)
         return
     first, second = (node.body, node.orelse) if on_cuda else (node.orelse, node.body)
     devices = read_choice(first, second, scanned)
     if devices is not None and is_cuda(devices[0].text):
-        yield _hit(node, _ternary_fix(node, first, second, devices, scanned))
+        yield hit("choice", node, fix=_ternary_fix(node, first, second, devices, scanned))
     elif _moves(first, scanned) and not isinstance(second, ast.IfExp):
-        fix = _write_move(node, node.test, first, scanned) or _moved_by_branch(node, node.test, first, scanned)
-        yield _hit(node, fix if on_cuda else None, *_MOVE)
+        yield hit("move", node, fix=_fix_move(node, first, scanned) if on_cuda else None)
 
 
 def _ternary_fix(
@@ -177,9 +170,9 @@ def _device_bound(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
             after = after or _bound_device(_statements_after(node, scanned)[:1], scanned)
         if after is not None and after[0] == bound[0] and not is_cuda(after[1].text):
             devices = (bound[1], after[1])
-            return _hit(node.test, _statement_fix(node, scanned, devices, on_cuda=sides.on_cuda))
+            return hit("choice", node.test, fix=_statement_fix(node, scanned, devices, on_cuda=sides.on_cuda))
     gives_up = not sides.on_cuda and not sides.cuda and _gives_up(sides.other, scanned)
-    return _hit(node.test) if gives_up or _chooses_among_more(node, sides, scanned) else None
+    return hit("choice", node.test) if gives_up or _chooses_among_more(node, sides, scanned) else None
 
 
 def _guarded_move(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
@@ -191,9 +184,8 @@ def _guarded_move(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
     only = node.body[0]
     fix = None
     if sides.on_cuda and len(node.body) == 1 and not node.orelse and isinstance(only, (ast.Assign, ast.Expr)):
-        fix = _write_move(node, node.test, only.value, scanned)
-        fix = fix or _moved_by_branch(node, node.test, only.value, scanned)
-    return _hit(node.test, fix, *_MOVE)
+        fix = _fix_move(node, only.value, scanned)
+    return hit("move", node.test, fix=fix)
 
 
 def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
@@ -202,12 +194,8 @@ def _guarded_memory(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None
     names = [name for name in called if name in ON_MPS and (all(called) or name == "empty_cache")]
     if not names or sides.ends:
         return None
-    return _hit(
-        node.test,
-        _memory_fix(node, called, scanned) if sides.on_cuda and all(called) else None,
-        f"torch.cuda.{names[0]} is called for CUDA only",
-        "add a branch for MPS with its own check: torch.mps",
-    )
+    fix = _memory_fix(node, called, scanned) if sides.on_cuda and all(called) else None
+    return hit("called for cuda", node.test, fix=fix, name=names[0])
 
 
 def _answer(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
@@ -215,7 +203,7 @@ def _answer(node: ast.If, sides: _Sides, scanned: Scanned) -> Hit | None:
     other = sides.other or _statements_after(node, scanned)
     answers = (_find_answer(sides.cuda), _find_answer(other))
     is_flag = answers == (True, False) and _tells_of_gpu(node, scanned)
-    return _hit(node.test, None, *_FALSE) if is_flag else None
+    return hit("flag", node.test) if is_flag else None
 
 
 def _find_answer(block: Sequence[ast.stmt]) -> object:
@@ -403,8 +391,6 @@ def _elif(node: ast.If, asked: str, body: list[str], scanned: Scanned) -> Fix | 
 
 # -- if use_cuda: x = x.cuda() -----------------------------------------------------------------------
 
-_MOVE = ("this moves to CUDA only, so on a Mac it stays on the CPU", "take the device as a value: .to(device)")
-
 
 def _moves(node: ast.AST, scanned: Scanned) -> bool:
     """Return whether a call is ``x.cuda(...)`` or ``x.to("cuda")``."""
@@ -422,25 +408,29 @@ def _index(call: ast.Call, scanned: Scanned) -> bool:
     return len(call.args) > 1 or device is None or device.text != "cuda"
 
 
-def _write_move(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
+def _fix_move(node: ast.If | ast.IfExp, value: ast.expr, scanned: Scanned) -> Fix | None:
+    """Move to the device in sight, else add a branch of its own for MPS."""
+    match value:
+        case ast.Call(func=ast.Attribute(value=moved)) if _moves(value, scanned) and not _index(value, scanned):
+            return _write_move(node, value, moved, scanned) or _moved_by_branch(node, value, moved, scanned)
+    return None
+
+
+def _write_move(node: ast.If | ast.IfExp, call: ast.Call, value: ast.expr, scanned: Scanned) -> Fix | None:
     """``x.to(device)``; unsafe where the name in scope may not be the device that the condition chooses."""
-    certain = cuda_name(test, scanned, test)
+    certain = cuda_name(node.test, scanned, node.test)
     device = certain or device_name(node, scanned)
     applicability: Applicability = "safe" if certain else "unsafe"
-    call = value if isinstance(value, ast.Call) and _moves(value, scanned) else None
-    if not device or call is None or not isinstance(call.func, ast.Attribute):
+    if not device or any(keyword.arg != "non_blocking" for keyword in call.keywords):
         return None
-    if _index(call, scanned) or any(keyword.arg != "non_blocking" for keyword in call.keywords):
-        return None
-    further = scanned.keywords(call)
-    receiver = scanned.text(call.func.value)
-    moved = f"{receiver}.to({device}{further})"
-    if "\n" in moved or isinstance(call.func.value, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Lambda, ast.Await)):
+    receiver = scanned.text(value)
+    moved = f"{receiver}.to({device}{scanned.keywords(call)})"
+    if "\n" in moved or isinstance(value, (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Lambda, ast.Await)):
         return None  # it may need brackets
     if isinstance(node, ast.IfExp):
         same = receiver == scanned.text(node.orelse)
         return Fix((replace(node, moved),), applicability) if same else None
-    statement = node.body[0] if isinstance(node, ast.If) and not _is_elif(node, scanned) else None
+    statement = None if _is_elif(node, scanned) else node.body[0]
     if isinstance(statement, ast.Assign):
         target = scanned.text(statement.targets[0])
         edit = replace(node, f"{target} = {moved}")
@@ -449,17 +439,11 @@ def _write_move(node: ast.AST, test: ast.expr, value: ast.expr, scanned: Scanned
     return Fix((replace(node, moved),), applicability) if is_call else None
 
 
-def _moved_by_branch(node: ast.If | ast.IfExp, test: ast.expr, value: ast.expr, scanned: Scanned) -> Fix | None:
+def _moved_by_branch(node: ast.If | ast.IfExp, call: ast.Call, value: ast.expr, scanned: Scanned) -> Fix | None:
     """A branch of its own for MPS; what else the program moves may not go there, so that it is unsafe."""
-    asked = asks_mps(test, scanned)
-    call = value if isinstance(value, ast.Call) and _moves(value, scanned) else None
-    if not asked or call is None or not isinstance(call.func, ast.Attribute) or _index(call, scanned):
-        return None
-    if any(keyword.arg is None for keyword in call.keywords):
-        return None
-    further = scanned.keywords(call)
-    moved = f'{scanned.text(call.func.value)}.to("mps"{further})'
-    if "\n" in moved:
+    asked = asks_mps(node.test, scanned)
+    moved = f'{scanned.text(value)}.to("mps"{scanned.keywords(call)})'
+    if not asked or "\n" in moved or any(keyword.arg is None for keyword in call.keywords):
         return None
     if isinstance(node, ast.IfExp):
         return Fix((insert_before(node.orelse, f"{moved} if {asked} else "),), "unsafe")
@@ -487,11 +471,6 @@ def _memory_fix(node: ast.If, called: list[str], scanned: Scanned) -> Fix | None
 
 # -- use_cuda = not args.no_cuda and torch.cuda.is_available() ---------------------------------------
 
-_FALSE = (
-    "this flag is false on a Mac, so it selects the CPU",
-    "choose a device instead of a flag, and check for MPS after CUDA",
-)
-
 
 def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[Hit]:
     """A flag for the use of CUDA; it decides elsewhere."""
@@ -499,7 +478,7 @@ def _flag(place: ast.AST, value: ast.expr | None, scanned: Scanned) -> Iterator[
         return
     asks = any(asks_cuda(part, scanned) for part in _parts(value))
     if asks and scanned.mac.truth(value) is False:
-        yield _hit(place, None, *_FALSE)
+        yield hit("flag", place)
 
 
 def _parts(value: ast.expr) -> tuple[ast.expr, ...]:

@@ -110,10 +110,6 @@ _Iterating = ast.Call | ast.For | ast.AsyncFor | ast.ListComp | ast.SetComp | as
 #: Position of num_workers (torch/utils/data/dataloader.py).
 _WORKERS = 5
 _MOST_FUNCTIONS = 200
-_PRINTS = (
-    "RuntimeError: An attempt has been made to start a new process before the current process has finished its "
-    "bootstrapping phase."
-)
 
 
 class _AtImport(NamedTuple):
@@ -137,14 +133,10 @@ def find_spawned_processes(node: _Iterating, scanned: Scanned) -> Iterator[Hit]:
         elif name in _STARTS:
             yield from _not_sent(node, scanned, "target", "initializer")
             if _is_at_import(node, scanned):
-                yield _report_unguarded(node, "a process is started")
+                yield hit("no guard", node, what="a process is started")
     source = _find_iterable(node)
     if source is not None and _is_at_import(node, scanned) and _is_loader(source, scanned, 0):
-        yield _report_unguarded(source, "a DataLoader starts its workers")
-
-
-def _report_unguarded(node: ast.AST, what: str) -> Hit:
-    return hit("no guard", node, prints=_PRINTS, what=what)
+        yield hit("no guard", source, what="a DataLoader starts its workers")
 
 
 # -- what runs at import ---------------------------------------------------------------------------
@@ -304,7 +296,7 @@ def _not_sent(call: ast.Call, scanned: Scanned, *keywords: str) -> Iterator[Hit]
     for name in keywords:
         value = argument(call, None, name)
         if value is not None and (what := _local(value, scanned)):
-            yield _report_unpickled(value, f"{name}={what}")
+            yield hit("not sent", value, what=f"{name}={what}")
 
 
 def _dataset_not_sent(call: ast.Call, scanned: Scanned) -> Iterator[Hit]:
@@ -316,10 +308,10 @@ def _dataset_not_sent(call: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     if not isinstance(dataset, ast.Call):
         return
     if what := _local(dataset.func, scanned):
-        yield _report_unpickled(dataset, f"the dataset's class: {what}")
+        yield hit("not sent", dataset, what=f"the dataset's class: {what}")
     for keyword in dataset.keywords:
         if keyword.arg in _KEPT and (part := _lambda_in(keyword.value, scanned)) is not None:
-            yield _report_unpickled(part, f"{keyword.arg}={_local(part, scanned)} of the dataset")
+            yield hit("not sent", part, what=f"{keyword.arg}={_local(part, scanned)} of the dataset")
 
 
 def _lambda_in(node: ast.expr, scanned: Scanned) -> ast.expr | None:
@@ -354,7 +346,3 @@ def _local(node: ast.expr, scanned: Scanned) -> str:
         return f"a {kind} of a notebook"
     is_at_top = bound in scanned.program.module_bindings(node.id)
     return "" if is_at_top else f"a {kind} local to a function"
-
-
-def _report_unpickled(node: ast.AST, what: str) -> Hit:
-    return hit("not sent", node, what=what)
