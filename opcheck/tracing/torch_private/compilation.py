@@ -228,29 +228,10 @@ def box_arguments(function: Callable[..., Any]) -> Any:
     return lazily(_METAL["boxed"], _GENERATING)(function)
 
 
-def define_kernel() -> AttributePlace:
-    """Return the step that names a kernel's source, to replace it. Required."""
-    return AttributePlace(lazily(_METAL["scheduling"], _GENERATING), "define_kernel")
-
-
-def masked_block() -> AttributePlace:
-    """Return the step that writes the body of a mask for Metal, to replace it. Required."""
-    return _backend_step("MetalOverrides", "masked")
-
-
-def choice() -> AttributePlace:
-    """Return the step that writes a choice between two values for Metal, to replace it. Required."""
-    return _backend_step("MetalOverrides", "where")
-
-
-def bounds_check() -> AttributePlace:
-    """Return the step that writes the check of an index for Metal, to replace it. Required."""
-    return _backend_step("MetalKernel", "check_bounds")
-
-
-def _backend_step(owner: str, name: str) -> AttributePlace:
-    backend = _METAL["scheduling"].partition(":")[0]
-    return AttributePlace(lazily(f"{backend}:{owner}", _GENERATING), name)
+def metal_step(name: str) -> AttributePlace:
+    """Return a step of compiling for Metal, to replace it: one of ``steps`` in compilation.yaml. Required."""
+    owner, _, attribute = _NAMES["steps"][name].rpartition(".")
+    return AttributePlace(lazily(owner, _GENERATING), attribute)
 
 
 def loop_ranges(kernel: Any) -> dict[Any, Any]:
@@ -275,16 +256,6 @@ def kernel_names() -> Any:
 def defined_kernels() -> Mapping[str, Any]:
     """Return the names of the kernels of the graph that is being compiled, by their source. Required."""
     return lazily("torch._inductor.virtualized:V.graph.wrapper_code.src_to_kernel", _GENERATING)
-
-
-def extern_comment() -> AttributePlace:
-    """Return the step that writes a comment before each call between kernels, to replace it. Required."""
-    return AttributePlace(lazily(_METAL["extern"], _GENERATING), "codegen_comment")
-
-
-def compile_shader() -> AttributePlace:
-    """Return the step that hands one kernel to Metal, to replace it. Required."""
-    return AttributePlace(lazily("torch._inductor.runtime:runtime_utils", _GENERATING), "compile_mps_shader")
 
 
 def compile_shaders() -> AttributePlace | None:

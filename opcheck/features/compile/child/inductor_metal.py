@@ -168,10 +168,10 @@ _PASSED_ON = ("static_input_idxs", "is_backward", "is_inference", "graph_id")
 @contextlib.contextmanager
 def _metal(kernels: list[MetalKernel], externs: Counter[Extern]) -> Iterator[None]:
     """Collect Metal sources inside the block instead of compiling them."""
-    kernel_step, extern_step = compilation.define_kernel(), compilation.extern_comment()
+    kernel_step, extern_step = compilation.metal_step("kernel"), compilation.metal_step("comment")
     define, comment = kernel_step.value(), extern_step.value()
-    masked_step, blocks = compilation.masked_block(), MaskedBlocks()
-    check_step, choice_step = compilation.bounds_check(), compilation.choice()
+    masked_step, blocks = compilation.metal_step("masked"), MaskedBlocks()
+    check_step, choice_step = compilation.metal_step("bounds"), compilation.metal_step("choice")
 
     def define_kernel(self: Any, written: str, schedule: Any, kernel: Any) -> Any:
         source = plain(written)
@@ -196,7 +196,7 @@ def _metal(kernels: list[MetalKernel], externs: Counter[Extern]) -> Iterator[Non
         (*masked_step, staticmethod(blocks.following(masked_step.value()))),
         (*check_step, blocks.checking(check_step.value())),
         (*choice_step, staticmethod(blocks.choosing(choice_step.value()))),
-        (*compilation.compile_shader(), _StandInLibrary),
+        (*compilation.metal_step("shader"), _StandInLibrary),
         (torch.backends.mps, "get_core_count", lambda: CORES),
     ]
     if flex_step := compilation.flex_attention_shader():
