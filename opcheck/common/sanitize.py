@@ -92,7 +92,7 @@ def one_line(text: str) -> str:
 
 def for_log(text: str) -> str:
     r"""Disarm the commands of CI services in finished text: ``\x3a:error``."""
-    return _COMMAND.sub(lambda match: _disarm(match, "\\x3a", "\\x23"), text)
+    return _disarm(text, "\\x3a", "\\x23")
 
 
 def for_stderr(text: str) -> str:
@@ -105,12 +105,12 @@ def for_json(text: str) -> str:
     # JSON escapes by itself what ASCII hides, but for one character.
     plain = text if text.isascii() and "\x7f" not in text else _HIDDEN.sub(_utf16, text)
     # White space begins its lines, so that only the inside of a text can be a command.
-    return _COMMAND.sub(lambda match: _disarm(match, "\\u003a", "\\u0023"), plain)
+    return _disarm(plain, "\\u003a", "\\u0023")
 
 
 def for_html(text: str) -> str:
     """Escape text for HTML so that no character is hidden and nothing is a command."""
-    return _COMMAND.sub(lambda match: _disarm(match, "&#58;", "&#35;"), show_hidden(text.replace("\t", "    ")))
+    return _disarm(show_hidden(text.replace("\t", "    ")), "&#58;", "&#35;")
 
 
 def finish_document(text: str, format_name: str) -> str:
@@ -175,8 +175,9 @@ _FINISH: dict[str, Callable[[str], str]] = {
 }
 
 
-def _disarm(match: re.Match[str], colon: str, number: str) -> str:
-    return f"#{number}" if match["hash"] else f"{match['space']}{colon}"
+def _disarm(text: str, colon: str, number: str) -> str:
+    """Write the second character of each command in another way."""
+    return _COMMAND.sub(lambda match: f"#{number}" if match["hash"] else f"{match['space']}{colon}", text)
 
 
 def _number(match: re.Match[str]) -> str:
