@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+from msgspec.structs import replace
 from torch.nn.parameter import is_lazy
 
 from opcheck.capture.child.build import is_marked
-from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
+from opcheck.capture.child.recording.dtype_origins import Births
 from opcheck.capture.child.recording.recorder import Numbers, Placed
 from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import CaptureError
@@ -33,7 +34,7 @@ class Move(NamedTuple):
     name: str
     dtype: str
     shape: tuple[int, ...]
-    made: Made | None
+    made: Birth | None
     layout: str = "strided"
 
 
@@ -133,7 +134,9 @@ class Mover:
     def births(self, numbers: Numbers) -> tuple[Birth, ...]:
         """Return how the tensors of these moves were made, as far as it was seen."""
         pairs = ((move, move.made) for move in self.moves if move.made is not None)
-        return tuple(birth(maker, numbers.number("moved", move.number), move.name) for move, maker in pairs)
+        return tuple(
+            replace(maker, tensor=numbers.number("moved", move.number), name=move.name) for move, maker in pairs
+        )
 
 
 def _global_names(tensors: Sequence[torch.Tensor]) -> dict[int, str]:

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
@@ -38,21 +38,12 @@ _UNSEEN = ("from_numpy", "frombuffer", "from_dlpack")
 _MODULE = "torch/nn/modules/module.py"
 
 
-class Made(NamedTuple):
-    """How a tensor came to its dtype."""
-
-    how: str
-    api: str
-    dtype: str
-    location: SourceLocation | None
-
-
 class Births:
-    """The makers of the CPU tensors that this process still has."""
+    """The births of the CPU tensors that this process still has; they have no number yet."""
 
     def __init__(self) -> None:
         # By storage: a parameter and a view share it with the tensor that they were made of.
-        self._by_storage: dict[int, Made] = {}
+        self._by_storage: dict[int, Birth] = {}
         self._default: SourceLocation | None = None
         self._frames = UserFrames()
 
@@ -62,7 +53,7 @@ class Births:
             if tensor.dtype in _WATCHED:
                 self._by_storage[_storage(tensor)] = self._describe_made(func, args, kwargs, tensor)
 
-    def origin(self, tensor: torch.Tensor) -> Made | None:
+    def origin(self, tensor: torch.Tensor) -> Birth | None:
         """Return how a tensor was made, if it was seen."""
         result = self._by_storage.get(_storage(tensor)) if tensor.dtype in _WATCHED else None
         return result if result is not None and result.dtype == _name(tensor.dtype) else None
@@ -94,7 +85,7 @@ class Births:
         with replace_attributes([*changes, (torch, "set_default_dtype", set_default_dtype)]):
             yield
 
-    def _describe_made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Made:
+    def _describe_made(self, func: Callable[..., Any], args: Any, kwargs: Any, result: torch.Tensor) -> Birth:
         arguments = _on_cpu((args, kwargs))
         watched = [tensor for tensor in arguments if _same_trait(tensor.dtype, result.dtype)]
         cached = next((created for created in map(self.origin, watched) if created is not None), None)
@@ -103,13 +94,13 @@ class Births:
         site, whole_module = self._site()
         location, dtype = locate(site), _name(result.dtype)
         if watched:
-            return Made("before", "", dtype, location)
+            return Birth(tensor=0, how="before", dtype=dtype, location=location)
         api = resolve_name(func) or f"torch.{getattr(func, '__name__', func)}"
         api = f"Module.{whole_module}" if whole_module else api
         how = "module_cast" if whole_module else _how(api, args, kwargs, result)
         if how == "default_dtype" and self._default is not None:
-            return Made("default_dtype_set", "torch.set_default_dtype", dtype, self._default)
-        return Made(how, api, dtype, location)
+            how, api, location = "default_dtype_set", "torch.set_default_dtype", self._default
+        return Birth(tensor=0, how=how, api=api, dtype=dtype, location=location)
 
     def _site(self) -> tuple[Site, str]:
         """Return the innermost line of the user's, and the Module method that it called, if it did."""
@@ -132,11 +123,6 @@ class _Watch(TorchFunctionMode):
         result = func(*args, **kwargs)
         self._births.note(func, args, kwargs, result)
         return result
-
-
-def birth(result: Made, tensor: int, name: str = "") -> Birth:
-    """Return the record of it."""
-    return Birth(tensor=tensor, dtype=result.dtype, how=result.how, api=result.api, location=result.location, name=name)
 
 
 def _how(api: str, args: Any, kwargs: Any, result: torch.Tensor) -> str:

@@ -11,9 +11,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+import msgspec
 import torch
 
-from opcheck.capture.child.recording.dtype_origins import Births, Made, birth
+from opcheck.capture.child.recording.dtype_origins import Births
 from opcheck.capture.word_lists import read_words
 from opcheck.common.python_source import parse_source, source_line
 from opcheck.common.vocabulary import MemoryOrigin, Phase
@@ -89,7 +90,7 @@ class TensorLog:
         self._count = 0
         self._births = births or Births()
         #: number of a tensor on the CPU -> how it was made, where that is worth knowing
-        self.made: dict[int, Made] = {}
+        self.made: dict[int, Birth] = {}
 
     def keep(self, call: Call) -> RecordedCall:
         """Return the call without its tensors."""
@@ -124,7 +125,7 @@ class TensorLog:
     def births(self, numbers: Numbers) -> Iterator[Birth]:
         """Yield how tensors of the CPU that came to a call were made, where that is worth knowing."""
         for number, result in self.made.items():
-            yield birth(result, numbers.number("tensor", number))
+            yield msgspec.structs.replace(result, tensor=numbers.number("tensor", number))
 
 
 # -- lifetimes -------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from opcheck.capture.child.recording.dtype_origins import Births, Made
+from opcheck.capture.child.recording.dtype_origins import Births
+from opcheck.model.records import Birth
 
 
-def _made(make: Callable[[], torch.Tensor]) -> Made | None:
+def _made(make: Callable[[], torch.Tensor]) -> Birth | None:
     births = Births()
     with births.while_loading():
         tensor = make()
