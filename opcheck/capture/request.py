@@ -1,7 +1,5 @@
 """The options of a capture that a user sets, and the request that travels to the child process as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """Writes a file completely or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools
@@ -10,16 +8,13 @@ import secrets
 import stat
 import sys
 import time
+from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
 from opcheck.common import documents
 from opcheck.common.errors import UsageError, explain_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import FileIO
-    from typing import BinaryIO
 
 #: Seconds that a pipe is given to get a reader.
 _PATIENCE = 10.0
