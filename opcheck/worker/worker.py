@@ -26,19 +26,8 @@ from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from opcheck.worker import protocol
+from opcheck.worker import process, protocol
 from opcheck.worker.platform import Fork, how_it_ended
-from opcheck.worker.process import (
-    PIPES,
-    Child,
-    GarbledError,
-    LateError,
-    LineReader,
-    OutputTail,
-    ToStderr,
-    last_line,
-    python,
-)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -104,13 +93,13 @@ class Worker(Generic[Request, Answer]):
         interpreter: str = "",
     ) -> None:
         flags = ("--torch",) if torch else ()
-        self._command = python("-m", "opcheck.worker.child", *flags, function, interpreter=interpreter)
+        self._command = process.python("-m", "opcheck.worker.child", *flags, function, interpreter=interpreter)
         self._answer = answer
         self._environment = environment or {}
         self._show_output = show_output
-        self._child: Child | None = None
-        self._lines: LineReader | None = None
-        self._printed: OutputTail | None = None
+        self._child: process.Child | None = None
+        self._lines: process.LineReader | None = None
+        self._printed: process.OutputTail | None = None
 
     @property
     def alive(self) -> bool:
@@ -178,29 +167,29 @@ class Worker(Generic[Request, Answer]):
                     deadline = min(time.monotonic() + seconds + GRACE, latest)
                 if progress is not None:
                     progress(stage)
-        except LateError as error:
+        except process.LateError as error:
             raise self._error("late", f"was not done after {seconds:g} s", stage) from error
-        except GarbledError as error:
+        except process.GarbledError as error:
             raise self._error("garbled", _GARBLED.format(error), stage) from error
         # It closed its end of the pipe: let it end by itself.
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.process.wait(GRACE)
         raise self._error("died", "", stage)
 
-    def _start(self) -> tuple[Child, LineReader]:
+    def _start(self) -> tuple[process.Child, process.LineReader]:
         if self._child is None or self._lines is None:
-            self._child = child = Child(self._command, {**os.environ, **self._environment}, **PIPES)
+            self._child = child = process.Child(self._command, {**os.environ, **self._environment}, **process.PIPES)
             assert child.process.stdout is not None
             assert child.process.stderr is not None
-            self._lines = LineReader(child.process.stdout.fileno(), lambda: child.alive)
-            pass_on = ToStderr() if self._show_output else None
-            self._printed = OutputTail(child.process.stderr, _TAIL, pass_on)
+            self._lines = process.LineReader(child.process.stdout.fileno(), lambda: child.alive)
+            pass_on = process.ToStderr() if self._show_output else None
+            self._printed = process.OutputTail(child.process.stderr, _TAIL, pass_on)
         return self._child, self._lines
 
     def _error(self, kind: Literal["late", "garbled", "died"], text: str, stage: str) -> WorkerError:
         printed = self._printed
         code = self.end()
-        last = last_line(printed.text()) if printed is not None else ""
+        last = process.last_line(printed.text()) if printed is not None else ""
         return WorkerError(kind, text or how_it_ended(code), code=code, stage=stage, printed=last)
 
     def end(self) -> int:
@@ -242,11 +231,10 @@ def run_program(
     Returns:
         The exit code of the process; negative where a signal ended it.
     """
-    command = python("-m", "opcheck.worker.child", "--program", function, str(file), interpreter=interpreter)
-    stderr = subprocess.PIPE if pass_on else None
-    child = Child(command, environment, group=False, stderr=stderr)
+    command = process.python("-m", "opcheck.worker.child", "--program", function, str(file), interpreter=interpreter)
+    child = process.Child(command, environment, group=False, stderr=subprocess.PIPE if pass_on else None)
     stream = child.process.stderr
-    printed = OutputTail(stream, _TAIL, pass_on) if stream is not None else None
+    printed = process.OutputTail(stream, _TAIL, pass_on) if stream is not None else None
     try:
         # Its report is waited for.
         child.wait()
@@ -285,10 +273,10 @@ def run_forked(
     with tempfile.TemporaryFile() if quiet else contextlib.nullcontext() as printed:
 
         def live() -> int:
-            process = os.getpid()
+            identity = os.getpid()
 
             def write(content: Any) -> None:
-                if os.getpid() == process:  # and not a fork of it that user code let run on
+                if os.getpid() == identity:  # and not a fork of it that user code let run on
                     with os.fdopen(writing, "wb", closefd=False) as pipe:
                         pipe.write(protocol.seal(content, secret))
 
@@ -304,7 +292,7 @@ def run_forked(
         kind: Literal["late", "garbled", "died"] = "died"
         text = last = ""
         try:
-            lines = LineReader(reading, lambda: fork.alive)
+            lines = process.LineReader(reading, lambda: fork.alive)
             decoder = msgspec.json.Decoder(reply | float if more else reply)
             deadline = time.monotonic() + seconds + (GRACE if more else 0)
             latest = deadline + more
@@ -314,14 +302,14 @@ def run_forked(
                     return cast("Answer", message)
                 seconds = message or seconds
                 deadline = min(time.monotonic() + message + GRACE, latest) if message else deadline
-        except LateError:
+        except process.LateError:
             kind, text = "late", f"was not done after {seconds:g} s"
-        except GarbledError as error:
+        except process.GarbledError as error:
             kind, text = "garbled", _GARBLED.format(error)
         finally:
             os.close(reading)
             code = fork.end(0.0 if kind != "died" else _FORK_GRACE)
         if printed is not None:
             printed.seek(max(printed.seek(0, os.SEEK_END) - _TAIL, 0))
-            last = last_line(printed.read().decode(errors="replace"))
+            last = process.last_line(printed.read().decode(errors="replace"))
         raise WorkerError(kind, text or how_it_ended(code), code=code, printed=last)

@@ -1,7 +1,5 @@
 """Builds a model without memory for its weights: large tensors on meta, small ones real."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc
@@ -10,10 +8,11 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from typing_extensions import Self
 
 from opcheck.capture.word_lists import read_words
 from opcheck.common.errors import InputError
@@ -21,10 +20,6 @@ from opcheck.common.replacing import replace_attributes
 from opcheck.tracing.torch_private.backend import clear_default_device, constructors, default_device
 from opcheck.tracing.torch_private.dispatch import DispatchMode, disable_dynamo, packet_name_of, schema_of
 from opcheck.tracing.torch_private.trees import tensors, tree_map_only
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 #: Most elements of a real tensor that only reserves memory.
 SMALL = 1 << 16

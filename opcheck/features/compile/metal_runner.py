@@ -16,23 +16,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opcheck.common.errors import UsageError
-from opcheck.features.compile.check.metal_check import (
-    DEFINES,
-    INCLUDE,
-    NOT_CHECKED,
-    require_headers,
-    single_precision_headers,
-)
+from opcheck.features.compile.check import metal_check
 from opcheck.kernels.fibers import THREADS, cxx
 
-NOT_PROVEN: str = NOT_CHECKED["run"]
+NOT_PROVEN: str = metal_check.NOT_CHECKED["run"]
 
 _HERE = Path(__file__).parent
 
 #: -O1: kernels are compiled once and run once.  The rest is what Metal's C++ takes for granted.
 _FLAGS = (
     *("-std=gnu++20", "-O1", "-w", "-fPIC", "-fsigned-char", "-fno-exceptions"),
-    *("-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", *DEFINES),
+    *("-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off", *metal_check.DEFINES),
     # A word of Metal: headers of 2.8 use it before they include its library.
     "-Dconstant=",
 )
@@ -53,15 +47,14 @@ def compiler() -> tuple[str, ...]:
     Raises:
         UsageError: there is none, or this is no POSIX system.
     """
-    path = cxx()
-    return path, *_FLAGS
+    return cxx(), *_FLAGS
 
 
 def _folder(scratch: str = "", include: Path | None = None) -> Path:
     """Return the folder of this process and its forks: the threads and the headers, compiled at the first call."""
     if _FOLDER:
         return _FOLDER[0]
-    require_headers(include, "run")
+    metal_check.require_headers(include, "run")
     folder = Path(scratch or tempfile.mkdtemp(prefix="opcheck-kernels-"))
     if not scratch:
         # Not called in forks: they end at once.
@@ -69,7 +62,7 @@ def _folder(scratch: str = "", include: Path | None = None) -> Path:
     run(*compiler(), "-c", str(THREADS), "-o", str(folder / "threads.o"))
     written = folder / "c10" / "metal"
     written.mkdir(parents=True)
-    for path, text in single_precision_headers(include).items():
+    for path, text in metal_check.single_precision_headers(include).items():
         (written / path.name).write_text(text)
     prefix = folder / "prefix.h"
     prefix.write_text(f'#include <c10/metal/utils.h>\n#include "{_HERE / "metal_entry.h"}"\n')
@@ -116,7 +109,7 @@ def shared_library(source: str) -> Path:
 
 
 def _includes(folder: Path) -> Sequence[str]:
-    return ("-isystem", str(INCLUDE), "-isystem", str(folder))
+    return ("-isystem", str(metal_check.INCLUDE), "-isystem", str(folder))
 
 
 def run(*command: str) -> None:
