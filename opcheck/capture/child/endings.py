@@ -395,6 +395,5 @@ def _find_error(target: Target, call: _CallOfProgram) -> tuple[str, str] | None:
     for op in (record.op, *(record.inner or ())):
         if registered.get(op) == "cpu_only" and not target.cpu_fallback:
             commit = lists.release(str(target.torch)).commit
-            text = messages.not_implemented(op, target.torch, commit)
-            return NotImplementedError.__name__, text
+            return NotImplementedError.__name__, messages.not_implemented(op, target.torch, commit)
     return None

@@ -64,8 +64,7 @@ def compile_variants(
             if compiled is None:
                 raise
             ended = error.message if isinstance(error, CaptureError) else ended_by(error)
-            lacking = len(plan.variants) - len(compiled.tried)
-            return replace(compiled, ended=ended, lacking=lacking)
+            return replace(compiled, ended=ended, lacking=len(plan.variants) - len(compiled.tried))
 
 
 def _one_by_one(

@@ -435,8 +435,7 @@ def _write_move(node: ast.If | ast.IfExp, call: ast.Call, value: ast.expr, scann
         target = scanned.text(statement.targets[0])
         edit = replace(node, f"{target} = {moved}")
         return Fix((edit,), applicability) if target == receiver else None
-    is_call = isinstance(statement, ast.Expr)
-    return Fix((replace(node, moved),), applicability) if is_call else None
+    return Fix((replace(node, moved),), applicability) if isinstance(statement, ast.Expr) else None
 
 
 def _moved_by_branch(node: ast.If | ast.IfExp, call: ast.Call, value: ast.expr, scanned: Scanned) -> Fix | None:

@@ -33,8 +33,7 @@ with require_names("exporting a program"):
 
 def dtypes_by_number() -> Mapping[int, torch.dtype]:
     """Return the dtypes by the numbers that a ``.pt2`` file has for them. Required to read it."""
-    path = f"{_SERIALIZER}:_SERIALIZE_TO_TORCH_DTYPE"
-    return lazily(path, _READING)
+    return lazily(f"{_SERIALIZER}:_SERIALIZE_TO_TORCH_DTYPE", _READING)
 
 
 def functions_of_sizes() -> Collection[Any]:
@@ -102,5 +101,4 @@ def operator_database() -> Iterable[Any]:
     Raises:
         ImportError: what the database needs in addition to torch is not installed.
     """
-    module = importlib.import_module("torch.testing._internal.common_methods_invocations")
-    return module.op_db
+    return importlib.import_module("torch.testing._internal.common_methods_invocations").op_db

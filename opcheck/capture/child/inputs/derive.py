@@ -217,8 +217,7 @@ def _run_processor(processor: Any, kwargs: Mapping[str, Any]) -> Mapping[str, An
     if "pixel_values" in kwargs and "input_ids" not in kwargs:
         from PIL import Image
 
-        picture = Image.new("RGB", _PICTURE, (128, 96, 64))
-        return processor(images=picture, return_tensors="pt")
+        return processor(images=Image.new("RGB", _PICTURE, (128, 96, 64)), return_tensors="pt")
     if {"input_features", "input_values"} & kwargs.keys() and "input_ids" not in kwargs:
         import numpy as np
 

@@ -47,8 +47,7 @@ class TransformersScope(RecipeScope):
     """A model of transformers, its configuration, and what its recipes may call."""
 
     def __init__(self, model: nn.Module) -> None:
-        kind = getattr(model.config, "model_type", "")
-        super().__init__("transformers", model, kind)
+        super().__init__("transformers", model, getattr(model.config, "model_type", ""))
 
     def get(self, *names: str, default: Any = None) -> Any:
         """Return the first of these settings that the configuration or any of its parts has."""

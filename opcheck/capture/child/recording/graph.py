@@ -109,8 +109,7 @@ class _Builder:
                 self._nodes[output.number] = node
             return
         for index, output in enumerate(call.outputs):
-            item = self.graph.call_function(operator.getitem, (node, index))
-            self._nodes[output.number] = item
+            self._nodes[output.number] = self.graph.call_function(operator.getitem, (node, index))
 
     def _node(self, ref: Ref) -> fx.Node:
         node = self._nodes.get(ref.number)

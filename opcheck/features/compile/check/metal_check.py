@@ -1,7 +1,6 @@
 """Joins kernels to one Metal library, as Inductor compiles them, and checks it with libclang."""
 
 import functools
-import importlib.util
 import re
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from opcheck.capture.naming import package_folder
 from opcheck.common import documents
 from opcheck.common.errors import UsageError, explain_errors
 from opcheck.common.files import inside, write_text
@@ -72,10 +72,7 @@ def single_precision_headers(include: Path | None = None) -> dict[Path, str]:
 
 def torch_headers() -> Path | None:
     """Return where the installed torch has c10/metal; found without importing it."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return None
-    folder = Path(spec.origin).parent / "include"
+    folder = package_folder("torch") / "include"
     return folder if (folder / "c10" / "metal" / "utils.h").is_file() else None
 
 
