@@ -19,10 +19,9 @@ _SIDES = {4: {2: "height", 3: "width"}, 5: {2: "frames", 3: "height", 4: "width"
 
 
 class Axis(NamedTuple):
-    """One axis of an input: the place of the input among the specs, its name, the axis and its size."""
+    """One axis of an input: the place of the input among the specs, the axis and its size."""
 
     place: int
-    name: str
     axis: int
     size: int
 
@@ -41,7 +40,7 @@ def dimensions(specs: Sequence[str]) -> dict[str, tuple[Axis, ...]]:
     firsts = {sizes[0] for _, _, sizes, _ in inputs if len(sizes) > 1}
     for place, name, sizes, dtype in inputs:
         for axis, size in enumerate(sizes):
-            each = Axis(place, name, axis, size)
+            each = Axis(place, axis, size)
             named.setdefault(f"{name or f'input{place}'}.{axis}", []).append(each)
             usual = _usual_name(name, sizes, dtype, axis)
             if usual == "batch" and (len(firsts) > 1 or len(sizes) < 2):

@@ -265,7 +265,7 @@ def merge(folders: Sequence[Path], into: Path, lists: OpLists) -> MergeResult:
     counts = Counter(_keep(run, into) for run in read)
     while True:
         kept = _list_runs(into)
-        summary = summarize(into)
+        summary = _summarize([_read_kept(path) for path in kept])
         write_text(into / "observed.json", _json(summary))
         if proposal := propose(summary, lists):
             write_text(into / "proposed.yaml", proposal)
@@ -301,11 +301,6 @@ def _read_kept(path: Path) -> KeptRun:
         return documents.from_json(documents.read(path, _LARGEST), KeptRun)
 
 
-def summarize(into: Path) -> ObservedSummary:
-    """Return what all runs of a folder say; equal for equal runs, in whatever order they came."""
-    return _summarize([_read_kept(path) for path in _list_runs(into)])
-
-
 def _list_runs(into: Path) -> list[Path]:
     return sorted((into / _RUNS).glob("*.json"))
 
@@ -320,6 +315,7 @@ def summarize_run(folder: Path, evidence: HostEvidence) -> ObservedSummary:
 
 
 def _summarize(runs: Sequence[KeptRun]) -> ObservedSummary:
+    """Return what the runs say; equal for equal runs, in whatever order they came."""
     tallies: dict[tuple[StepKind, str, str, str], Counter[str]] = {}
     contradictions: dict[tuple[str, str, str], list[tuple[HostEvidence, StepKind, HostRow]]] = {}
     for run in runs:
