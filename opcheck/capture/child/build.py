@@ -240,13 +240,9 @@ def fill_meta(value: Any) -> Any:
     For inputs that a user's factory made inside ``building``: floats are drawn from a fixed seed,
     everything else is zero.
     """
-
-    def real(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_meta:
-            return tensor
-        return values(tuple(tensor.shape), tensor.dtype)
-
-    return tree_map_only(torch.Tensor, real, value)
+    return tree_map_only(
+        torch.Tensor, lambda each: values(tuple(each.shape), each.dtype) if each.is_meta else each, value
+    )
 
 
 def values(shape: tuple[int, ...], dtype: torch.dtype, high: int = 1) -> torch.Tensor:

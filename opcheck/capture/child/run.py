@@ -208,9 +208,7 @@ def _load_model(request: CaptureRequest, target: Target) -> Loaded:
         return load(request.model, config, dtype=request.dtype, repository=request.repository)
     except ModelLoadError as error:
         cause = error.__cause__
-        if cause is None or endings.kind_of(cause) in RAISED_ON_A_MAC:
-            raise
-        if not differ_from_installed(target):
+        if cause is None or endings.kind_of(cause) in RAISED_ON_A_MAC or not differ_from_installed(target):
             raise
         raise LibraryLoadError(error.message, context=error.context, hint=error.hint) from cause
 

@@ -236,7 +236,6 @@ def _capture_run(
         about: what is particular to the run, for an error.
         hint: of the error, as in OpcheckError.
     """
-    forks = limited and platform.can_fork()
 
     def work(tell: Say = say) -> Shared:
         if limited:
@@ -252,7 +251,7 @@ def _capture_run(
         finally:
             platform.stop_time_limit()
 
-    if not forks:
+    if not (limited and platform.can_fork()):
         return work()
     try:
         return run_forked(work, Shared, request.time_limit, more=SECONDS_AFTER_RUN, group=False)

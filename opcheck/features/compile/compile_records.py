@@ -370,7 +370,7 @@ def choose(
         run_metal: the kernels of the Metal variants run on the CPU; AOTInductor's C++ needs a Mac.
     """
     if every_setting:
-        variants = tuple(v for v in every(runs, dtypes) if not backends or v.backend in backends)
+        variants = tuple(v for v in _in_each(_EVERY, runs, dtypes) if not backends or v.backend in backends)
         tried = {variant.backend for variant in variants}
         variants += variants_of_backends([name for name in backends if name not in tried], runs, dtypes)
     elif backends:
@@ -397,11 +397,6 @@ def default(runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True) -
         variants += _in_each([inductor], [run], dtypes)
         variants += _in_each([replace(inductor, dynamic=True)], [run], dtypes[:1])
     return tuple(variants)
-
-
-def every(runs: Sequence[str], dtypes: Sequence[str]) -> tuple[Variant, ...]:
-    """Return variants of every backend with every setting, in every dtype; for Metal one setting at a time."""
-    return _in_each(_EVERY, runs, dtypes)
 
 
 def variants_of_backends(
