@@ -201,28 +201,19 @@ def from_python_json(content: str) -> Any:
     return value
 
 
-@overload
-def from_yaml(content: str | bytes, kind: type[Kind]) -> Kind: ...
-
-
-@overload
-def from_yaml(content: str | bytes) -> Any: ...
-
-
-def from_yaml(content: str | bytes, kind: Any = Any) -> Any:
-    """Parse a YAML text as a value of that kind.
+def from_yaml(content: str | bytes) -> Any:
+    """Parse a YAML text.
 
     Raises:
-        DocumentError: it is no YAML, exceeds a limit of this module, or has another type.
+        DocumentError: it is no YAML, or exceeds a limit of this module.
     """
     node = compose(content)
     if node is None:
-        return convert(None, kind)
+        return None
     try:
-        value = _loader()("").construct_document(node)
+        return _loader()("").construct_document(node)
     except Exception as error:  # PyYAML's constructors raise whatever a wrong value leads to
         raise _yaml_error(error) from error
-    return value if kind is Any else convert(value, kind)
 
 
 def from_json_or_yaml(content: str | bytes) -> Any:

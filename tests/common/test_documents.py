@@ -84,7 +84,7 @@ def test_what_exceeds_a_limit_is_refused_on_one_line(
 def test_what_is_within_the_limits_is_read() -> None:
     assert from_yaml("a: &x [1, 2.5, 2026-11-22]\nb: *x")["b"][:2] == [1, 2.5]
     assert from_yaml("") is None
-    assert from_yaml("{left: 1, right: a}", Pair) == Pair(left=1, right="a")
+    assert documents.convert(from_yaml("{left: 1, right: a}"), Pair) == Pair(left=1, right="a")
     assert from_json(b'{"left": 1, "right": "a"}', Pair) == Pair(left=1, right="a")
     assert from_toml("[a]\nb = [1]") == {"a": {"b": [1]}}
     with pytest.raises(DocumentError, match="Expected `int`"):
