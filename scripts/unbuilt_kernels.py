@@ -47,8 +47,9 @@ def main() -> int:
         for op, route, dtypes in refused(release.torch, release.line):
             whole = [text for text in route.texts if text[0].isalpha()]
             text = whole[0] if len(whole) == 1 else NO_FUNCTION
+            pairs = route.is_binary and len(arguments(op)) > 1
             for dtype in dtypes:
-                cases[(op, text, route.kernels, route.is_binary), dtype].append(release.line)
+                cases[(op, text, route.kernels, pairs), dtype].append(release.line)
         print(f"{release.line}: {len(cases)} pairs", file=sys.stderr)
     write_text(data_directory() / FILE, file_text(cases, [each.line for each in releases]))
     return 0
@@ -103,7 +104,7 @@ def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
         for since, until in spans(held, lines):
             rows[key, since, until].append(dtype)
     merged: dict[tuple[str, str, str | None, str], list[str]] = defaultdict(list)
-    for ((op, text, kernels, is_binary), since, until), dtypes in sorted(rows.items(), key=str):
+    for ((op, text, kernels, pairs), since, until), dtypes in sorted(rows.items(), key=str):
         first, *others = arguments(op)
         ordered = ", ".join(dtype for dtype in DTYPES if dtype in dtypes)
         detail = f"the operator reaches no other code that computes than the compiled kernels {', '.join(kernels)}"
@@ -111,7 +112,7 @@ def file_text(cases: dict[tuple[Key, str], list[str]], lines: list[str]) -> str:
         fields = f"""    dtypes: [{ordered}]
     dtypes_of: [{first}]
 """
-        if is_binary and others:
+        if pairs:
             # Of unlike dtypes, a kernel that casts computes in the dtype of the result.
             fields += f'    condition: "{others[0]}.dtype == {first}.dtype or result.dtype == {first}.dtype"\n'
         fields += f"""    error: {{type: RuntimeError, text: {json.dumps(text)}}}
