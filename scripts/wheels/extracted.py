@@ -37,6 +37,7 @@ _SHARED_CHECK = "a check of linalg.svd that all backends share prints it, and no
 EXCEPTIONS: dict[str, str] = {
     "add-alpha-complex": "libc10.dylib has it, for all backends, and only libtorch_cpu.dylib is read",
     "conj-physical-in-place": "DispatchStub.cpp joins the text of any device, and only texts of MPS are extracted",
+    "dtype-quantized": "the dispatcher joins the text of any key, and only texts of MPS are extracted",
     "index-reduce-dtypes": "the wheel of 2.15 has the name alone, without the words of a message",
     "layer-norm-partly-frozen-aborts": "Foundation raises it, and no text of torch",
     "linalg-polar-half": _SHARED_CHECK,
