@@ -15,6 +15,7 @@ from opcheck.model.records import OpCall, TensorSpec
     [
         ("aten::add.Tensor", "float8_e5m2", "2.1", "the process ends"),
         ("aten::add.Tensor", "float8_e5m2", "2.2", "kernels do not know the dtype"),
+        ("aten::flip", "float8_e5m2", "2.1", "move values by MPSGraph do not know"),
         ("aten::add.Tensor", "quint8", "1.13", "No quantized tensor can be made"),
         ("aten::empty.memory_format", "quint8", "2.13", "No quantized tensor can be made"),
     ],
