@@ -178,8 +178,8 @@ class Program:
         scope = self._around(node, Function)
         return scope.name if isinstance(scope, Function) else ""
 
-    def _class(self, node: ast.AST) -> ast.ClassDef | None:
-        """The class around a node, also where it is in a method."""
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """Return the class around a node, also where it is in a method."""
         scope = self._around(node, ast.ClassDef)
         return scope if isinstance(scope, ast.ClassDef) else None
 
@@ -237,8 +237,8 @@ class Program:
     def bindings(self, node: ast.expr) -> list[Binding]:
         """The places that bind a name or a ``self.name``; empty if none is in this file."""
         if isinstance(node, ast.Attribute):
-            owner = self._class(node)
-            return self._bindings.get((owner, f"self.{node.attr}"), []) if owner else []
+            owner = self.class_around(node)
+            return self.members(owner, node.attr) if owner else []
         if not isinstance(node, ast.Name):
             return []
         scope, first = self.scope(node), True
@@ -249,6 +249,10 @@ class Program:
             if scope is self.tree:
                 return []
             scope, first = self.scope(scope), False
+
+    def members(self, owner: ast.ClassDef, name: str) -> list[Binding]:
+        """The places that bind an attribute in the methods of a class."""
+        return self._bindings.get((owner, f"self.{name}"), [])
 
     def only_binding(self, node: ast.expr) -> Binding | None:
         """The place that binds a name or a ``self.name``; None where there are more, or none."""
@@ -318,7 +322,7 @@ class Program:
         elif isinstance(target, ast.Starred):
             self._target(target.value, None, node)
         elif isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "self":
-            owner = self._class(node)
+            owner = self.class_around(node)
             if owner is not None:
                 key = (owner, f"self.{target.attr}")
                 self._bindings.setdefault(key, []).append(Binding(value, node))

@@ -188,14 +188,42 @@ torch.from_numpy(np.zeros_like(x, np.float32)).to(device)
 torch.from_numpy(np.random.poisson(1.0, 3)).to(device)
 torch.from_numpy(np.nanmedian(np.stack([x, x]), axis=0)).to(device)
 t = torch.zeros(3, dtype=torch.float32); t.to(device)
+torch.from_numpy(np.histogram(x)[1]).to(device)
+torch.from_numpy(np.histogram(x)[0]).to(device)
+torch.from_numpy(np.histogram(f)[1]).to(device)
+h, e = np.histogram(x); torch.tensor(h / h.sum()).to(device)
+u, c = np.unique(x, return_counts=True); torch.from_numpy(u).to(device)
+u, c = np.unique(x, return_counts=True); torch.from_numpy(c).to(device)
+u = np.unique(x, return_counts=True); torch.from_numpy(u[1]).to(device)
+torch.tensor({"a": x}["a"]).to(device)
+torch.tensor([f, x][0]).to(device)
+def two(): return x, f; \n\na, b = two(); torch.from_numpy(a).to(device)
+def two(): return x, f; \n\na, b = two(); torch.from_numpy(b).to(device)
+def two(): return {"x": x, "f": f}; \n\nd = two(); torch.from_numpy(d["x"]).to(device)
+def two(): return {"x": x, "f": f}; \n\nd = two(); torch.from_numpy(d["f"]).to(device)
+d = {}; d["x"] = x; torch.tensor(d["x"]).to(device)
+d = {"x": x}; d["x"] = d["x"].astype(np.float32); torch.tensor(d["x"]).to(device)
+d = {"x": x}; d.update(x=f); torch.tensor(d["x"]).to(device)
+a, *b = x, f; torch.from_numpy(b[0]).to(device)
+m, e = np.frexp(x); torch.from_numpy(e).to(device)
+m, e = np.frexp(x); torch.from_numpy(2.0 - e).to(device)
+torch.from_numpy(np.polyfit(f, f, 1)).to(device)
+torch.from_numpy(np.abs(np.fft.rfft(x))).to(device)
+torch.from_numpy(np.abs(np.fft.rfft(f))).to(device)
+p, q = np.split(np.eye(2), 2); torch.from_numpy(q).to(device)
+p, q = np.split(np.eye(2, dtype=np.float32), 2); torch.from_numpy(q).to(device)
+for p, q in zip(np.eye(2), np.eye(2, dtype=np.float32)): torch.from_numpy(p).to(device)
+for p, q in zip(np.eye(2), np.eye(2, dtype=np.float32)): torch.from_numpy(q).to(device)
+for i, p in enumerate(np.eye(2)): torch.from_numpy(p).to(device)
+for i, p in enumerate(np.eye(2)): torch.tensor(i).to(device)
+torch.utils.data.default_collate([x, x]).to(device)
+torch.utils.data.default_collate([f, f]).to(device)
 """.strip().splitlines()
 #: They move float64, and the scan does not see it.
 UNSEEN = r"""
 torch.tensor(sum(x)).to(device)
-torch.tensor({"a": x}["a"]).to(device)
 torch.tensor(np.array([i for i in range(3)]) / 3).to(device)
 torch.tensor(np.quantile(f, [0.5, 0.6])).to(device)
-torch.from_numpy(np.histogram(x)[1]).to(device)
 torch.tensor([1.0]).to(torch.from_numpy(x).dtype).to(device)
 z = None; z = np.zeros(2) if z is None else z; torch.from_numpy(z).to(device)
 """.strip().splitlines()
@@ -230,6 +258,17 @@ ELSEWHERE = {
     "import pandas as pd; a = pd.read_csv('a.csv'); torch.tensor(a['b'].astype(float).values).to('mps')": True,
     "import pandas as pd; a = pd.read_csv('a.csv'); torch.tensor(a['b'].to_numpy(dtype=np.float64)).to('mps')": True,
     "import pandas as pd; a = pd.read_csv('a.csv'); torch.tensor(a['b'].to_numpy(np.float32)).to('mps')": False,
+    "from sklearn.linear_model import Ridge; m = Ridge().fit(np.eye(3), x); torch.from_numpy(m.coef_).to('mps')": True,
+    "from sklearn.linear_model import Ridge; m = Ridge().fit(f[:, None], f); torch.from_numpy(m.coef_).to('mps')": False,
+    "from sklearn.svm import SVC; m = SVC().fit(np.eye(3), n); torch.tensor(m.decision_function(f)).to('mps')": True,
+    "from sklearn.datasets import load_iris; a = load_iris(); torch.tensor(a.data).to('mps')": True,
+    "from sklearn.datasets import load_iris; a = load_iris(); torch.tensor(a.target).to('mps')": False,
+    "from scipy.special import softmax; torch.from_numpy(softmax(x)).to('mps')": True,
+    "from scipy.special import softmax; torch.from_numpy(softmax(f)).to('mps')": False,
+    (
+        "from scipy.spatial.transform import Rotation; "
+        "torch.tensor(Rotation.from_euler('x', 90).as_matrix()).to('mps')"
+    ): True,
     "import numpy.typing as npt; def g(a: npt.NDArray[np.float64]): torch.from_numpy(a).to('mps')": True,
     "import numpy.typing as npt; def g(a: npt.NDArray[np.float32]): torch.from_numpy(a).to('mps')": False,
 }  # fmt: skip

@@ -3,7 +3,7 @@
 import ast
 import bisect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opcheck.common.versions import Version
@@ -23,10 +23,9 @@ _SPELLED: dict[str, _Dtype] = {
 }
 _BUILTINS = {"bool": _BOOL, "int": _INT64, "float": FLOAT64, "complex": COMPLEX128}
 _OF_TORCH = {"int": (1, 32), "float": _FLOAT32, "char": (1, 8)}
-#: The functions and methods of NumPy, by the dtype of their result.
-_RESULTS = read_lists("results")
-#: The functions of other libraries, by the dtype of their array.
+#: The functions and methods of NumPy, and those of other libraries by their full names, by the dtype of their array.
 _ELSEWHERE = read_lists("results_elsewhere")
+_RESULTS = read_lists("results") | _ELSEWHERE
 #: Which arguments decide.
 _DECIDING = {rule: slice(*map(int, ends.split())) for rule, ends in read_lists("deciding").items()}
 _DTYPE_POSITION = {name: int(position) for name, position in read_lists("dtype_positions").items()}
@@ -38,13 +37,22 @@ _SCALERS = re.compile(
     r"sklearn\.(?:preprocessing\.\w+(?:Scaler|Normalizer|Transformer)|decomposition\.(?:PCA|TruncatedSVD|FastICA))"
 )
 #: What a model of scikit-learn has after it was fitted, in the floats of the array that it was fitted to.
-_FITTED = {"cluster_centers_", "components_", "singular_values_", "explained_variance_"}
+_FITTED = read_words("fitted", "numpy")
 _ADDS = {"append", "extend", "insert"}
+_PROBABILITIES = {"decision_function", "predict_proba"}
+#: A loop over them is one over their arguments.
+_LOOPS = {"enumerate", "tqdm", "zip"}
+_LOADERS = {"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"}
+#: The index of what is behind a star in the target of an assignment.
+_BEHIND_STAR = -1
+_TENSOR_SETS = {"torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset"}
 _CONSTANTS = {f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")}
 _GENERATORS = {"numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator"}
 #: The functions of torch that keep the dtype of an array, those that join several, and those of float32.
 TENSORS = {"torch.tensor", "torch.as_tensor", "torch.asarray"}
-_MADE = {*TENSORS, "torch.from_numpy"} | {f"torch.{name}" for name in ("stack", "cat", "concat", "hstack", "vstack")}
+_MADE = {*TENSORS, "torch.from_numpy", "torch.utils.data.default_collate"} | {
+    f"torch.{name}" for name in ("stack", "cat", "concat", "hstack", "vstack")
+}
 _SINGLE = {f"torch.{name}" for name in ("Tensor", "FloatTensor", "rand", "randn", "ones", "zeros", "eye")}
 #: The methods of a tensor that cast it, and those that keep its dtype.
 _CAST_METHODS, _KEEPS = read_words("casts", "numpy"), read_words("keeps", "numpy")
@@ -68,19 +76,19 @@ class Dtypes:
     def __init__(self, scanned: Scanned) -> None:
         self._scanned = scanned
         self._program = scanned.program
-        self._kinds: dict[ast.AST, ArrayKind | None] = {}
+        self._kinds: dict[tuple[ast.AST, int | str | None], ArrayKind | None] = {}
         self._positions: dict[int, list[tuple[int, int]]] = {}
         self._depth = 0
 
-    def kind(self, node: ast.AST | None) -> ArrayKind | None:
-        """Return the kind of an expression; None where it is not certain."""
-        if node is None or node in self._kinds or self._depth >= _DEEPEST:
-            return None if node is None else self._kinds.get(node)
-        self._kinds[node] = None  # of a value that depends on itself
+    def kind(self, node: ast.AST | None, key: int | str | None = None) -> ArrayKind | None:
+        """Return the kind of an expression, or of its part at an index or a key; None where it is not certain."""
+        if node is None or (node, key) in self._kinds or self._depth >= _DEEPEST:
+            return None if node is None else self._kinds.get((node, key))
+        self._kinds[node, key] = None  # of a value that depends on itself
         self._depth += 1
-        self._kinds[node] = self._find(node)
+        self._kinds[node, key] = self._find(node) if key is None else self._find_part(node, key)
         self._depth -= 1
-        return self._kinds[node]
+        return self._kinds[node, key]
 
     def _find(self, node: ast.AST) -> ArrayKind | None:
         kind: ArrayKind | None = None
@@ -115,10 +123,6 @@ class Dtypes:
             case ast.AugAssign(target=ast.Name(id=name)):
                 held = self._name(node, name, node.target)
                 kind = None if held is None or held.family == "python" or held.is_scalar else held
-            case ast.Assign(targets=[ast.Tuple()], value=value):
-                kind = self._array(value)
-            case ast.Subscript(value=ast.Name() as table, slice=ast.Constant(value=str() as key)):
-                kind = self.kind(self._entry(table, key))
             case ast.Subscript(value=ast.Attribute() as grid, slice=index) if (
                 scanned.dotted_name(grid) == "numpy.mgrid"
             ):
@@ -129,7 +133,8 @@ class Dtypes:
             case ast.Subscript(value=value, slice=index):
                 # With an index and not a slice it may be a scalar.
                 is_part = isinstance(index, (ast.Slice, ast.Tuple))
-                kind = self._array(value)
+                key = index.value if isinstance(index, ast.Constant) else None
+                kind = self.kind(value, key) if isinstance(key, (int, str)) else self._array(value)
                 kind = kind and kind._replace(is_scalar=kind.is_scalar or not is_part)
             case ast.Attribute():
                 kind = self._attribute(node)
@@ -137,13 +142,50 @@ class Dtypes:
                 kind = self._call(node)
         return kind
 
-    def _entry(self, table: ast.Name, key: str) -> ast.expr | None:
-        """The value of a key in a dict that the file only reads."""
-        value, program = self._program.only_value(table), self._program
-        uses = (use for use in program.uses.get(table.id, ()) if use is not table)
-        is_read = all(isinstance(getattr(program.parent(use), "ctx", None), ast.Load | None) for use in uses)
-        entries = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) and is_read else ()
-        return next((each for name, each in entries if isinstance(name, ast.Constant) and name.value == key), None)
+    def _find_part(self, node: ast.AST, key: int | str) -> ArrayKind | None:
+        kind: ArrayKind | None = None
+        match node:
+            case _ if key == _BEHIND_STAR:
+                kind = None
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(key, int) and key < len(parts):
+                kind = self.kind(parts[key])
+            case ast.Dict():
+                kind = _agree([self.kind(value) for value in _list_entries(node, key)])
+            case ast.Name(id=name):
+                value = self._program.only_value(node)
+                kind = self._entry(node, value, key) if isinstance(value, ast.Dict) else self._name(node, name, key=key)
+            case ast.Call(func=function, args=args):
+                full = self._scanned.dotted_name(function)
+                rules = _SEVERAL.get(full, "").split()
+                if isinstance(key, int) and key < len(rules):
+                    kind = self._numpy(node, "", args, rules[key])
+                elif full == "sklearn.model_selection.train_test_split" and isinstance(key, int):
+                    kind = self._array(args[key // 2]) if key // 2 < len(args) else None
+                elif returned := self._list_returned(node):
+                    kind = _agree([self.kind(value, key) for value in returned])
+                elif loader := _read_next(node):
+                    kind = self._find_batch(loader, [key])
+                else:
+                    kind = self._array(node)
+            case _:
+                kind = self._array(node)
+        return kind
+
+    def _entry(self, table: ast.Name, literal: ast.Dict, key: int | str) -> ArrayKind | None:
+        """The kind at a key of a dict: that of all values that the file gives it."""
+        program = self._program
+        values = _list_entries(literal, key)
+        for use in program.uses.get(table.id, ()):
+            match parent := program.parent(use):
+                case ast.Subscript(ctx=ast.Store(), slice=ast.Constant(value=name)):
+                    assigned = program.parent(parent)
+                    if name == key:
+                        values.append(assigned.value if isinstance(assigned, ast.Assign) else None)
+                case ast.Attribute(attr="update"):
+                    return None
+                case _ if not isinstance(getattr(parent, "ctx", None), ast.Load | None):
+                    return None
+        return _agree(list(map(self.kind, values)))
 
     def _array(self, node: ast.AST) -> ArrayKind | None:
         """The kind of an array or a tensor, without regard to its dimensions."""
@@ -153,12 +195,14 @@ class Dtypes:
 
     # -- names -----------------------------------------------------------------------------------
 
-    def _name(self, node: ast.AST, name: str, target: ast.expr | None = None) -> ArrayKind | None:
+    def _name(
+        self, node: ast.AST, name: str, target: ast.expr | None = None, key: int | str | None = None
+    ) -> ArrayKind | None:
         """The kind at the last binding above that the program passes for certain, if those between agree."""
         program = self._program
         bindings = program.bound_in(program.scope(node), name)
         if not bindings or program.scope(bindings[0].node) is not program.scope(node):
-            return _agree([self._find_bound(each, name) for each in bindings[: _MOST + 1]])
+            return _agree([self._find_bound(each, name, key) for each in bindings[: _MOST + 1]])
         if id(bindings) not in self._positions:
             self._positions[id(bindings)] = [
                 _position(program.parent(each.node) if _is_inside(each) else each.node) for each in bindings
@@ -168,28 +212,79 @@ class Dtypes:
         kinds: list[ArrayKind | None] = []
         for binding in reversed(bindings[max(0, end - _MOST) : end]):
             place = program.place(binding.node)
-            kinds.append(self._find_bound(binding, name))
+            kinds.append(self._find_bound(binding, name, key))
             is_certain = place is None or (place.parent, place.field) in blocks
             if is_certain or _is_inside(binding) or kinds[-1] is None:
                 break
         return _agree(kinds)
 
-    def _find_bound(self, binding: Binding, name: str) -> ArrayKind | None:
+    def _find_bound(self, binding: Binding, name: str, key: int | str | None = None) -> ArrayKind | None:
+        keys = [] if key is None else [key]
         match binding.node:
-            case ast.For(target=ast.Name(), iter=values) | ast.comprehension(target=ast.Name(), iter=values):
-                return self._array(values)
+            case ast.For(target=target, iter=values) | ast.comprehension(target=target, iter=values):
+                path = [*_find_path(target, name), *keys]
+                while isinstance(values, ast.Call) and (loop := last(values.func)) in _LOOPS and values.args:
+                    position = path.pop(0) if path and loop != "tqdm" else 0
+                    if not isinstance(position, int) or (loop == "enumerate" and position != 1):
+                        return None
+                    values = values.args[min(position, len(values.args) - 1) if loop == "zip" else 0]
+                return self._find_batch(values, path)
             case ast.arg():
-                return self._parameter(binding.node, name)
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call() as call):
-                full = self._scanned.dotted_name(call.func)
-                position = [last(target) for target in targets].index(name) if name in map(last, targets) else 0
-                if full in _SEVERAL and len(targets) == 2:
-                    asked = argument(call, None, "dtype")
-                    dtype = _SPELLED[_SEVERAL[full].split()[position]]
-                    return ArrayKind("numpy", dtype) if asked is None else self._cast("numpy", asked)
-                if full == "sklearn.model_selection.train_test_split" and position // 2 < len(call.args):
-                    return self._array(call.args[position // 2])
-        return self.kind(binding.value or binding.node)
+                return self._parameter(binding.node, name, key)
+            case ast.Assign(targets=[ast.Tuple() as target], value=value) if binding.value is None:
+                path = [*_find_path(target, name), *keys]
+                return self.kind(value, path[0]) if len(path) == 1 else None
+        is_changeable = key is not None and isinstance(binding.value, (ast.List, ast.Dict))
+        return self._array(binding.node) if is_changeable else self.kind(binding.value or binding.node, key)
+
+    def _find_batch(self, loader: ast.expr, path: Sequence[int | str]) -> ArrayKind | None:
+        """The kind of what a loop over a loader gives, which joins the samples of a dataset in torch's own way."""
+        samples = self._list_samples(loader)
+        if not samples and not path and (kind := self._array(loader)):
+            return kind._replace(is_scalar=True)
+        kind = _agree([self.kind(sample, *path) for sample in samples]) if len(path) <= 1 else None
+        is_number = kind is not None and (kind.family in {"numpy", "torch"} or kind.is_scalar)
+        return kind._replace(family="torch", is_scalar=False) if kind and is_number else None
+
+    def _list_samples(self, loader: ast.expr) -> list[ast.expr | None]:
+        """What the datasets of a loader return for an index; None among them where that is unknown."""
+        samples: list[ast.expr | None] = []
+        for call in self.resolve(loader):
+            full = self._scanned.dotted_name(call.func) if isinstance(call, ast.Call) else ""
+            if not (isinstance(call, ast.Call) and full in _LOADERS) or argument(call, 6, "collate_fn"):
+                return []
+            for dataset in self.resolve(argument(call, 0, "dataset")):
+                owner = self.find_class(dataset)
+                methods = [part for part in owner.body if getattr(part, "name", "") == "__getitem__"] if owner else []
+                is_of_tensors = (
+                    isinstance(dataset, ast.Call) and self._scanned.dotted_name(dataset.func) in _TENSOR_SETS
+                )
+                tensors = [ast.Tuple(elts=dataset.args)] if is_of_tensors else [None]  # type: ignore[attr-defined]  # a Call
+                samples += self._list_returned(methods[0]) if methods else tensors
+        return samples
+
+    def resolve(self, node: ast.expr | None, depth: int = 0) -> list[ast.expr]:
+        """Return the expressions that a name, a parameter or a call of a function of the file stands for."""
+        if node is None or depth > _MOST:
+            return []
+        name, bindings = last(node), self._program.bindings(node)[: _MOST + 1]
+        # ``model = model.to(device)`` keeps what the model is.
+        first = [each for each in bindings if not each.value or name not in map(last, walk(each.value))]
+        bound = first[0] if len(first) == 1 else None
+        values = [bound.value] if bound else self._list_returned(node)
+        if bound and isinstance(bound.node, ast.arg):
+            values = self._arguments(bound.node, name)
+        elif bound and isinstance(bound.node, ast.Assign) and not bound.value:
+            path = _find_path(bound.node.targets[0], name)
+            whole = self.resolve(bound.node.value, depth + 1) if len(path) == 1 else []
+            parts = [each.elts for each in whole if isinstance(each, ast.Tuple)]
+            values = [part[path[0]] for part in parts if path[0] < len(part)]
+        return [each for value in values for each in self.resolve(value, depth + 1)] if values else [node]
+
+    def find_class(self, value: ast.expr | None) -> ast.ClassDef | None:
+        """Return the class of the file that an expression calls."""
+        bound = self._program.only_binding(value.func) if isinstance(value, ast.Call) else None
+        return bound.node if bound and isinstance(bound.node, ast.ClassDef) else None
 
     def _list_appended(self, node: ast.AST) -> list[ast.expr | None]:
         """What the function appends to a list that is empty at first."""
@@ -201,12 +296,12 @@ class Dtypes:
         parts = [(called, call.args[:1]) for called, call in calls if isinstance(call, ast.Call) and called]
         return [args[0] if called == "append" and args else None for called, args in parts if called in _ADDS]
 
-    def _parameter(self, node: ast.arg, name: str) -> ArrayKind | None:
+    def _parameter(self, node: ast.arg, name: str, key: int | str | None = None) -> ArrayKind | None:
         """The kind by the annotation of a parameter, or by all uses of its function."""
         match node.annotation:
             case ast.Subscript(value=value, slice=index) if last(value) == "NDArray":
                 return self._cast("numpy", index)
-        return _agree([self.kind(value) for value in self._arguments(node, name)] or [None])
+        return _agree([self.kind(value, key) for value in self._arguments(node, name)])
 
     def _arguments(self, node: ast.arg, name: str) -> list[ast.expr | None]:
         """What the calls of a function of the file give to a parameter, or its default; empty if it has other uses."""
@@ -215,23 +310,29 @@ class Dtypes:
             return []
         parameters = [*function.args.posonlyargs, *function.args.args]
         by_parameter = {parameter: value for _, parameter, value in defaults(function)}
-        uses = self._program.uses.get(function.name, [])
-        if node not in parameters or len(uses) > _MOST or function.decorator_list:
+        owner = self._program.scope(function)
+        is_constructor = isinstance(owner, ast.ClassDef) and function.name == "__init__"
+        uses = self._program.uses.get(owner.name if is_constructor else function.name, [])  # type: ignore[attr-defined]
+        if node not in parameters[is_constructor:] or len(uses) > _MOST or function.decorator_list:
             return []
         values: list[ast.expr | None] = []
         for use in uses:
             call = self._program.parent(use) if isinstance(use, ast.Name) else None
             if not isinstance(call, ast.Call) or call.func is not use:
                 return []
-            values.append(argument(call, parameters.index(node), name) or by_parameter.get(name))
+            values.append(argument(call, parameters.index(node) - is_constructor, name) or by_parameter.get(name))
         return values
 
-    def _find_returned(self, function: Function) -> ArrayKind | None:
-        """The kind that all returns of a function have."""
+    def _list_returned(self, called: ast.AST) -> list[ast.expr | None]:
+        """What a function of the file, or one that is called, returns; empty where it yields, or is decorated."""
+        if isinstance(called, ast.Call):
+            bound = self._program.only_binding(called.func)
+            called = bound.node if bound else called
+        if not isinstance(called, ast.FunctionDef) or called.decorator_list:
+            return []
         parts = (ast.Return, ast.Yield, ast.YieldFrom)
-        own = [part for part in walk(function) if isinstance(part, parts) and self._program.scope(part) is function]
-        is_plain = all(isinstance(part, ast.Return) for part in own) and not function.decorator_list
-        return _agree([self.kind(part.value) for part in own[: _MOST + 1]]) if is_plain else None
+        own = [part for part in walk(called) if isinstance(part, parts) and self._program.scope(part) is called]
+        return [part.value for part in own] if all(isinstance(part, ast.Return) for part in own) else []
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -253,10 +354,16 @@ class Dtypes:
             return ArrayKind("python", FLOAT64, is_scalar=True) if full in _CONSTANTS else None
         if isinstance(node.value, ast.Name) and node.value.id == "self":
             bindings = self._program.bindings(node)[: _MOST + 1]
-            return _agree([self.kind(binding.value) for binding in bindings])
+            return _agree([self._find_bound(binding, node.attr) for binding in bindings])
         if node.attr in _FITTED:
             return self._find_fitted(node.value)
-        return self._array(node.value) if node.attr in {"T", "mT", "data", "values"} else None
+        if owner := self.find_class(self._program.only_value(node.value)):
+            bindings, uses = self._program.members(owner, node.attr), self._program.uses[node.attr]
+            is_theirs = sum(isinstance(getattr(use, "ctx", None), ast.Store) for use in uses) == len(bindings)
+            return _agree([self._find_bound(each, node.attr) for each in bindings]) if is_theirs else None
+        if node.attr in {"data", "target"}:  # also of what sklearn.datasets has
+            return self.kind(node.value, int(node.attr == "target"))
+        return self._array(node.value) if node.attr in {"T", "mT", "values"} else None
 
     def _find_fitted(self, model: ast.expr) -> ArrayKind | None:
         """The kind of the floats of a model of scikit-learn: those that it was fitted to."""
@@ -272,42 +379,50 @@ class Dtypes:
 
     def _call(self, node: ast.Call) -> ArrayKind | None:
         name = self._scanned.dotted_name(node.func)
-        if name in _GENERATORS or name in _ELSEWHERE:
-            return ArrayKind("numpy", _SPELLED[_ELSEWHERE[name]]) if name in _ELSEWHERE else ArrayKind("generator")
-        if name.startswith("numpy."):
-            return self._numpy(node, name.rpartition(".")[2], node.args)
+        if name in _GENERATORS:
+            return ArrayKind("generator")
+        if name.startswith("numpy.") or name in _ELSEWHERE:
+            return self._numpy(node, name if name in _ELSEWHERE else name.rpartition(".")[2], node.args)
         if name.startswith("torch."):
             return self._torch(node, name)
         match node.func:
             case ast.Attribute(value=value, attr=method) if not name:
                 return self._method(node, value, method)
             case ast.Name(id=called):
-                bindings = self._program.bindings(node.func)
-                if not bindings and called in {"float", "int"}:
-                    return ArrayKind("python", _BUILTINS[called], is_scalar=True)
-                if not bindings and called in {"list", "range"} and node.args:
-                    return ArrayKind("python", _INT64) if called == "range" else self.kind(node.args[0])
-                bound = self._program.only_binding(node.func)
-                if bound and isinstance(bound.node, ast.FunctionDef):
-                    return self._find_returned(bound.node)
+                return self._call_of_file(node, called)
         return None
 
-    def _numpy(self, node: ast.Call, name: str, values: list[ast.expr]) -> ArrayKind | None:
+    def _call_of_file(self, node: ast.Call, called: str) -> ArrayKind | None:
+        """A builtin function, or a function of the file."""
+        is_builtin = not self._program.bindings(node.func)
+        if is_builtin and called in {"float", "int"}:
+            return ArrayKind("python", _BUILTINS[called], is_scalar=True)
+        if is_builtin and called in {"list", "range"} and node.args:
+            return ArrayKind("python", _INT64) if called == "range" else self.kind(node.args[0])
+        if loader := _read_next(node):
+            return self._find_batch(loader, [])
+        returned = self._list_returned(node)
+        has_parts = any(isinstance(each, ast.Tuple) for each in returned)
+        return None if has_parts else _agree([self.kind(each) for each in returned[: _MOST + 1]])
+
+    def _numpy(self, node: ast.Call, name: str, values: list[ast.expr], rule: str = "") -> ArrayKind | None:
         """A function of NumPy, or a method with its object as the first value."""
         asked = argument(node, _DTYPE_POSITION.get(name), "dtype")
-        rule = _RESULTS.get(name, "")
+        rule = rule or _RESULTS.get(name, "")
         if asked is not None:
             return self._cast("numpy", asked)
-        if rule in {"float64", "int64"}:
+        if rule in _SPELLED:
             return ArrayKind("numpy", _SPELLED[rule], is_scalar=not (node.args or node.keywords))
         kind = _join([self.kind(value) for value in values[_DECIDING.get(rule, slice(1))]])
-        if kind is None or kind.family not in {"python", "numpy"} or not (rule or name in _SPELLED):
+        if not rule and name in _SPELLED:  # numpy.float32(x)
+            return ArrayKind("numpy", _SPELLED[name], is_scalar=kind is None or kind.is_scalar)
+        if kind is None or kind.family not in {"python", "numpy"} or not rule:
             return None
         dtype, whole = kind.dtype, kind.dtype[0] < FLOAT64[0]
-        if not rule:  # numpy.float32(x)
-            dtype = _SPELLED[name]
-        elif rule == "complex":
+        if rule == "complex":
             dtype = _COMPLEX64 if dtype == _FLOAT32 else COMPLEX128
+        elif rule == "real" and dtype[0] == COMPLEX128[0]:
+            dtype = (FLOAT64[0], dtype[1] // 2)
         elif whole and rule in {"sum", "mean"}:
             dtype = _INT64 if rule == "sum" else FLOAT64
         elif whole and rule in {"float", "floats"}:
@@ -339,6 +454,8 @@ class Dtypes:
                 return self._array(node.args[0])
             if (dtype := _ELSEWHERE.get(f"{maker}.{name}")) and not argument(source, None, "dtype"):
                 return ArrayKind("numpy", _SPELLED[dtype])
+        if name in _PROBABILITIES and (fitted := self._find_fitted(value)):
+            return fitted
         kind = self.kind(value)
         asked = argument(node, 0, "dtype")
         if name in {"astype", "to_numpy"} and asked is not None and (kind is None or kind.family == "numpy"):
@@ -390,6 +507,28 @@ class Dtypes:
                 return dtypes.pop() if len(dtypes) == 1 else None
             return None if bindings else _BUILTINS.get(node.id)
         return None
+
+
+def _list_entries(literal: ast.Dict, key: int | str) -> list[ast.expr | None]:
+    pairs = zip(literal.keys, literal.values, strict=True)
+    return [value for name, value in pairs if isinstance(name, ast.Constant) and name.value == key]
+
+
+def _find_path(target: ast.expr, name: str) -> list[int]:
+    """The indexes that lead to a name in the target of an assignment, or of a loop."""
+    parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+    for position, part in enumerate(parts):
+        if isinstance(part, ast.Starred):
+            return [_BEHIND_STAR]
+        if last(part) == name or _find_path(part, name):
+            return [position, *_find_path(part, name)]
+    return []
+
+
+def _read_next(node: ast.Call) -> ast.expr | None:
+    """Return what ``next(iter(x))`` takes a part of; None for another call."""
+    inner = node.args[0] if last(node.func) == "next" and node.args else None
+    return inner.args[0] if isinstance(inner, ast.Call) and last(inner.func) == "iter" and inner.args else None
 
 
 def may_be_device(node: ast.expr) -> bool:
@@ -463,16 +602,21 @@ _TEXTS = {"torch.DoubleTensor": "float64", "torch.FloatTensor": ""}
 _METHODS = {"double": "float64", "cdouble": "complex128"}
 #: These give a value on the CPU, and what follows them stays there.
 _TO_CPU = {"cpu", "numpy"}
+_PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
+_CONTAINERS = {"torch.nn.Sequential", "torch.nn.DataParallel"}
 #: They make a tensor on the CPU where no device is given.
 _MAKES = read_words("makes_tensors")
 
 
-@rule("OC210", calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device"})
+@rule(
+    "OC210", calls={*_METHODS, "DoubleTensor", "to", "type", "dtype", "cuda", "device", "register_buffer", "Parameter"}
+)
 def find_wide_dtypes(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``.double()``, ``.to(torch.float64)``, ``dtype=torch.float64`` and the like."""
     dtype = asked_dtype(node, scanned)
     if not dtype:
-        yield from _from_numpy(node, scanned)
+        is_of_module = method(node) == "register_buffer" or scanned.dotted_name(node.func) in _PARAMETERS
+        yield from (_in_module if is_of_module else _from_numpy)(node, scanned)
         return
     if _on_cpu(node, scanned):
         return
@@ -494,21 +638,79 @@ def _has_default_device(scanned: Scanned) -> bool:
 
 def _from_numpy(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """``torch.from_numpy(np.random.rand(3)).to("mps")``: the tensor keeps the dtype of the array."""
-    name, called = scanned.dotted_name(node.func), method(node)
-    moved: ast.expr = node
-    if called in {"to", "cuda"} and not name and isinstance(node.func, ast.Attribute):
-        moved, device = node.func.value, argument(node, 0, "device")
-        if len(node.args) > 1 or any(word.arg in {"dtype", None} for word in node.keywords):
-            return
-    elif name in TENSORS:
-        device = argument(node, None, "device")
-    else:
-        return
-    is_mps = _is_mps(device, scanned) if device is not None else called == "cuda" or None
+    moved, is_mps = _read_move(node, scanned)
     kind = scanned.once(("dtypes",), Dtypes, scanned).kind(moved) if is_mps is not None else None
     if kind is not None and kind.family == "torch" and kind.dtype in _WIDE:
-        dtype = _WIDE[kind.dtype]
-        yield hit("wide of numpy", node, severity="error" if is_mps and called != "cuda" else None, dtype=dtype)
+        yield hit("wide of numpy", node, severity="error" if is_mps else None, dtype=_WIDE[kind.dtype])
+
+
+def _read_move(node: ast.Call, scanned: Scanned) -> tuple[ast.expr, bool | None]:
+    """Return what a call moves without a cast, and whether to MPS (True), or maybe; None for another call."""
+    name, called = scanned.dotted_name(node.func), method(node)
+    if called in {"to", "cuda"} and not name and isinstance(node.func, ast.Attribute):
+        device, is_cast = argument(node, 0, "device"), _is_cast(node)
+        is_mps = _is_mps(device, scanned) if device else False if called == "cuda" else None
+        return node.func.value, None if is_cast else is_mps and called == "to"
+    device = argument(node, None, "device") if name in TENSORS else None
+    return node, _is_mps(device, scanned) if device else None
+
+
+def _in_module(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
+    """A float64 array that becomes a buffer or a parameter: the module moves it, with all that it has."""
+    program, tensor = scanned.program, argument(node, 1 if method(node) == "register_buffer" else 0, "tensor", "data")
+    kind = scanned.once(("dtypes",), Dtypes, scanned).kind(tensor)
+    owner = program.class_around(node)
+    if kind is None or kind.family != "torch" or kind.dtype not in _WIDE or owner is None:
+        return
+    name = getattr(node.args[0], "value", "") if node.args else ""
+    is_replaced = isinstance(name, str) and bool(program.members(owner, name))
+    if is_replaced or "self" in _list_cast(walk(owner)):
+        return
+    moves = scanned.once(("moves of modules",), _find_moves, scanned)
+    uses = [(move, is_mps) for move, is_mps, owners in moves if owner in owners]
+    if not uses:
+        yield hit("wide in module", node, severity="note", dtype=_WIDE[kind.dtype])
+    for move, is_mps in uses:
+        yield hit("wide in module", node, use=move, severity="error" if is_mps else None, dtype=_WIDE[kind.dtype])
+
+
+def _find_moves(scanned: Scanned) -> list[tuple[ast.Call, bool, set[ast.ClassDef]]]:
+    """The calls that move a module to a device, whether that is MPS, and the classes of what moves with it."""
+    cast = _list_cast(scanned.program.nodes)
+    calls = (node for node in scanned.program.nodes if isinstance(node, ast.Call) and method(node) in {"to", "cuda"})
+    pairs = [(call, *_read_move(call, scanned)) for call in calls]
+    return [
+        (call, is_mps, _list_classes(module, scanned))
+        for call, module, is_mps in pairs
+        if is_mps is not None and last(module) not in cast
+    ]
+
+
+def _list_cast(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names of what a method may cast."""
+    return {last(node.func.value) for node in nodes if _is_cast(node)} - {""}  # type: ignore[attr-defined]  # calls
+
+
+def _is_cast(node: ast.AST) -> bool:
+    """Return whether a call is a method that may change the dtypes of a module."""
+    if method(node) != "to" or not isinstance(node, ast.Call):
+        return method(node) in {"float", "half", "bfloat16", "type"}
+    return len(node.args) > 1 or any(word.arg in {"dtype", None} for word in node.keywords)
+
+
+def _list_classes(module: ast.expr, scanned: Scanned) -> set[ast.ClassDef]:
+    """The classes of the file that make a module and its parts."""
+    dtypes, waiting, classes = scanned.once(("dtypes",), Dtypes, scanned), [module], set[ast.ClassDef]()
+    while waiting:
+        for value in dtypes.resolve(waiting.pop()):
+            owner = scanned.program.class_around(value) if last(value) == "self" else dtypes.find_class(value)
+            if owner and owner not in classes:
+                classes.add(owner)
+                assigned = (part for part in walk(owner) if isinstance(part, ast.Assign))
+                waiting += [each.value for each in assigned if isinstance(each.targets[0], ast.Attribute)]
+            elif isinstance(value, ast.Call) and scanned.dotted_name(value.func) in _CONTAINERS:
+                waiting += value.args
+    return classes
 
 
 def _is_mps(device: ast.expr, scanned: Scanned) -> bool | None:
