@@ -11,8 +11,12 @@ from opcheck.render.wording import NOT_CHECKED
 #: What each outcome is called.
 _WORDS: dict[str, str] = load_shipped(__file__, "outcome_words.yaml")
 _SHOWN = 4
-_ABOUT = {"outcome": "outcome", "since": "since", "why": "because"}
-_PARTS = {"part": "part", **_ABOUT}
+#: A reason has its release before it, because a terminal has room for one column of sentences.
+_ABOUT: dict[str, blocks.Column] = {
+    "outcome": "outcome",
+    "why": lambda part: f"{part.since and f'since {part.since}: '}{part.because}",
+}
+_PARTS: dict[str, blocks.Column] = {"part": "part", **_ABOUT}
 _FILES: dict[str, blocks.Column] = {
     "file": "name",
     "outcome": "outcome",
@@ -26,7 +30,7 @@ def document(answer: WeightsAnswer, shown: Collection[str] = ("evidence", "verbo
     yield blocks.Heading(f"{answer.source}: {_WORDS[answer.outcome]} on torch {answer.torch}, macOS {answer.macos}", 1)
     yield blocks.Facts(tuple(_facts(answer)))
     if "verbose" in shown:
-        yield from blocks.section("Parts", blocks.table_of(answer.parts, _PARTS, code=(0,)))
+        yield from blocks.section("Parts", blocks.table_of(answer.parts, _PARTS, code=(0,), prose=(2,)))
         yield from blocks.section("Files", blocks.table_of(answer.files, _FILES, code=(0,), right=(2,)))
     if "evidence" in shown or "verbose" in shown:
         yield from blocks.section("Evidence", blocks.Bullets(answer.evidence))
@@ -39,7 +43,7 @@ def methods_document(answer: MethodsAnswer) -> Iterator[blocks.Block]:
     share = f"{decided} of {plural(len(answer.methods), 'method')} decided"
     yield blocks.Heading(f"{share} on torch {answer.torch}, macOS {answer.macos}", 1)
     evidence: dict[str, blocks.Column] = {"evidence": lambda part: "; ".join(part.evidence)}
-    yield blocks.table_of(answer.methods, {"method": "part", **_ABOUT, **evidence}, code=(0,), wide=(4,))
+    yield blocks.table_of(answer.methods, {"method": "part", **_ABOUT, **evidence}, code=(0,), wide=(3,), prose=(2,))
     yield blocks.Lines((NOT_CHECKED,))
 
 

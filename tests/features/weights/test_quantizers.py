@@ -99,3 +99,13 @@ def test_most_methods_are_decided_with_evidence(opcheck: CommandLine) -> None:
     assert len(decided) >= 18
     assert all(methods[name]["evidence"] and methods[name]["because"] for name in wanted)
     assert {each["outcome"] for each in methods.values()} <= {*ORDER}
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_list_of_methods_fits_the_columns(
+    opcheck: CommandLine, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = opcheck("weights", "--methods", "--torch", "2.15").out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "since bitsandbytes 0.49: bitsandbytes has a macOS wheel" in " ".join(" ".join(lines).split())
