@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from msgspec.structs import replace
 
 from opcheck.capture.request import CaptureOptions, CaptureRequest, find_source, request_of
@@ -80,7 +82,10 @@ def choose_finding(
     saved = Path(source).suffix in _SUFFIXES
     report = read(source) if saved else sanitize_report(audit_with_progress(source, target, capture, progress))
     if which is None:
-        streams.emit(for_log(_listing(report)))
+        words = [source] if saved else [source, *report.capture.flags]
+        if target.torch or target.macos:
+            words += ["--torch", report.target.torch, "--macos", report.target.macos]
+        streams.emit(for_log(_listing(report, words)))
         return None
     chosen = choose(report, which)
     if chosen.calls is None:
@@ -90,18 +95,28 @@ def choose_finding(
     return chosen
 
 
-def _listing(report: Report) -> str:
-    """List the findings by number, and mark those that a program can show."""
+def _listing(report: Report, words: Sequence[str]) -> str:
+    """List the findings by number, mark those that a program can show, and end with the command for the first.
+
+    Args:
+        report: The report.
+        words: The source of the report, and the flags that select it again.
+    """
+    from opcheck.render.summary import next_command
     from opcheck.reproducer.chosen import every
 
+    choices = every(report)
     lines = [f"{report.model}: torch {report.target.torch}, macOS {report.target.macos}"]
-    for choice in every(report):
+    for choice in choices:
         mark = " " if choice.calls else "-"
         message = choice.finding.message
         shown = message if len(message) <= 78 else f"{message[:75]}..."
         lines.append(f"{choice.number:>4}{mark} {choice.finding.rule:<6}  {shown}")
-    lines += ["(-: not about a single call)"] if any(line[4:5] == "-" for line in lines[1:]) else []
-    return "\n".join(lines)
+    lines += ["(-: not about a single call)"] if not all(choice.calls for choice in choices) else []
+    first = next((str(choice.number) for choice in choices if choice.calls), "")
+    verb = click.get_current_context().info_name or ""
+    command = shlex.join(["opcheck", verb, *words, first]) if first else next_command(report)
+    return "\n".join((*lines, f"next  {command}"))
 
 
 def try_program(chosen: ChosenFinding) -> TriedProgram:

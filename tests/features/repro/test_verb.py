@@ -31,8 +31,18 @@ def test_without_a_number_the_findings_are_listed(opcheck: CommandLine, saved: s
     assert result.out.splitlines()[0] == "model.py:Net: torch 2.13, macOS 15.0"
     assert result.out.splitlines()[1].startswith("   1  OC102   aten::foo: ")
     assert "-" in result.out.splitlines()[2][:5]
-    assert opcheck("issue", saved).out == result.out
+    assert opcheck("issue", saved).out == result.out.replace("opcheck repro", "opcheck issue")
     assert max(map(len, result.out.splitlines())) <= 100
+
+
+def test_the_list_of_findings_ends_with_the_command_for_the_first_program(opcheck: CommandLine, saved: str) -> None:
+    assert opcheck("repro", saved).out.splitlines()[-1] == "next  opcheck repro report.json 1"
+    opcheck.report = REPORT
+    flags = ("--torch", "2.13", "--macos", "15.0")
+    listed = opcheck("repro", "model.py:Net", *flags).out.splitlines()
+    assert listed[-1] == f"next  opcheck repro model.py:Net {' '.join(flags)} 1"
+    opcheck.report = make_report(call("aten::mm", 2))
+    assert opcheck("repro", "model.py:Net").out.splitlines()[-1].startswith("next  opcheck audit model.py:Net ")
 
 
 def test_the_program_goes_to_stdout_or_a_file(opcheck: CommandLine, saved: str) -> None:
