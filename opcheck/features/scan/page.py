@@ -1,13 +1,14 @@
 """The report of a scan as a document, and its findings in the formats of CI services."""
 
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
 from opcheck.common.sanitize import one_line
 from opcheck.common.text import plural
 from opcheck.model.records import Finding, Problem
 from opcheck.render import findings
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, section
+from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, TextSpan, section
 from opcheck.render.findings import FindingLog, JunitCase, Suite
 from opcheck.source.rules import BY_ID
 from opcheck.source.scan_records import ScanReport
@@ -22,8 +23,19 @@ _KINDS = {
 }
 
 
-def document(report: ScanReport) -> Iterator[Block]:
-    """Make the page: the counts, the findings file by file, the ways out rule by rule, what was not read."""
+#: What text shows with -v alone.
+SECTIONS = ("rules", "not fixable", "not checked")
+#: So many findings of a rule are long enough for a table that counts them.
+_MANY = 3
+
+
+def document(report: ScanReport, shown: Collection[str] = SECTIONS) -> Iterator[Block]:
+    """Make the page: the counts, the findings file by file, the ways out rule by rule, what was not read.
+
+    Args:
+        report: The report.
+        shown: Those of SECTIONS that are shown; the rules are counted wherever that is shorter than the findings.
+    """
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{', '.join(report.paths)} read for {target}", 1)
     headline = _headline(report)
@@ -35,24 +47,43 @@ def document(report: ScanReport) -> Iterator[Block]:
     fixable = tuple(_fixable(report.fixable))
     yield Lines((f"{headline[:1].upper()}{headline[1:]}{ignored}{known}.", read, *fixable))
     yield from section("Ignores", Bullets(report.notes))
-    by_rule = ((code, str(count), BY_ID[code].title) for code, count in report.by_rule.items())
-    yield from section("By rule", Table(("rule", "count", "what"), tuple(by_rule), code=(0,)))
+    by_rule = tuple((code, str(count), BY_ID[code].title) for code, count in report.by_rule.items())
+    if "rules" in shown or len(report.findings) >= _MANY * len(by_rule):
+        yield from section("By rule", Table(("rule", "count", "what"), by_rule, code=(0,)))
     for file, in_file in groupby(report.findings, key=lambda finding: _where(finding)[0]):
         yield Heading(file)
         cells = ((_where(f)[1], f.severity, f.rule, _message(f)) for f in in_file)
         yield Table(("line", "severity", "rule", "what"), tuple(cells), code=(2,), prose=(3,))
     yield from section("Ways out", Bullets(tuple(_hints(report))))
-    yield from section("Not fixable by a tool", Bullets(tuple(_not_fixable(report))))
+    if "not fixable" in shown:
+        yield from section("Not fixable by a tool", Bullets(tuple(_not_fixable(report))))
     left = (f"left out: {count} {what}" for what, count in report.skipped.items())
     yield from section("Not read", Bullets((*map(_problem, report.problems), *left)))
-    yield from section("Not checked", Bullets(report.not_checked))
+    rest = ""
+    if "not checked" in shown:
+        yield from section("Not checked", Bullets(report.not_checked))
+    else:
+        rest = f"{report.not_checked[-1]} More: -v."
+    yield Facts(tuple((name, words) for name, words in (("not checked", rest), ("next", _next(report))) if words))
+
+
+def _next(report: ScanReport) -> TextSpan:
+    """Return the command that shows the fixes, explains the first finding, or judges what a scan cannot."""
+    words = ["opcheck", "scan", *report.paths, "--diff"]
+    if not report.findings:
+        words = ["opcheck", "audit", "MODEL"]
+    elif report.fixable.get("unsafe"):
+        words.append("--unsafe-fixes")
+    elif not report.fixable.get("safe"):
+        words = ["opcheck", "explain", report.findings[0].rule]
+    return TextSpan(shlex.join(words))
 
 
 def _fixable(counts: dict[str, int]) -> Iterator[str]:
     safe, unsafe = counts.get("safe", 0), counts.get("unsafe", 0)
     more = f"; {unsafe} more with --unsafe-fixes, which a person must review" if unsafe else ""
     if safe or unsafe:
-        yield f"Fixable with --fix: {safe}{more}. --diff shows the changes."
+        yield f"Fixable with --fix: {safe}{more}."
 
 
 def _message(finding: Finding) -> str:
@@ -67,8 +98,6 @@ def _hints(report: ScanReport) -> Iterator[str]:
     """Write a line for each rule and hint; the page of the rule has more."""
     hints = dict.fromkeys((finding.rule, finding.hint) for finding in report.findings)
     yield from (f"{rule}: {hint}" for rule, hint in sorted(hints, key=lambda each: each[0]) if hint)
-    if hints:
-        yield "opcheck explain CODE explains each rule"
 
 
 def _not_fixable(report: ScanReport) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from opcheck.cli import config, streams
+from opcheck.cli import config, options, streams
 from opcheck.cli.options import COULD_NOT_TELL, SEVERITIES, OutputOptions, but, flag, formats, list_failing, only, verb
 from opcheck.common.errors import UsageError
 from opcheck.common.files import rewrite, write_text
@@ -15,7 +15,7 @@ from opcheck.common.sanitize import is_patch_risky, one_line
 from opcheck.common.text import plural
 from opcheck.data.targets import TargetOptions
 from opcheck.model.options import Option, failing_on
-from opcheck.render import WITHOUT_PAGE, render
+from opcheck.render import WITHOUT_PAGE, render, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,10 +47,12 @@ def command(
     diff: Annotated[bool, flag("Print what --fix would change, and write nothing.")] = False,
     unsafe_fixes: Annotated[bool, flag("Also make changes that a person must review; with --fix or --diff.")] = False,
     fail_on: Annotated[str, failing_on(SEVERITIES)] = "error",
+    verbose: Annotated[bool, options.VERBOSE] = False,
     output: Annotated[OutputOptions, but(format=formats(WITHOUT_PAGE))],
 ) -> int:
     """Write the findings, file by file; 3 where a file could not be read and nothing else fails."""
     from opcheck.data.registrations import load
+    from opcheck.features.scan import page
     from opcheck.source import baseline as known
     from opcheck.source.engine import Filters, scan
     from opcheck.source.fixing import fix as correct
@@ -76,7 +78,9 @@ def command(
         streams.note(f"{plural(len(report.findings), 'finding')} in {baseline}")
     if baseline:
         report = known.remove_known(report, known.read(Path(baseline)))
-    output.put(render(report, output.chosen(WITHOUT_PAGE)))
+    chosen_format = output.chosen(WITHOUT_PAGE)
+    full = verbose and chosen_format == "text"
+    output.put(write(report, page.document(report), "text") if full else render(report, chosen_format))
     for note in report.notes:
         streams.note(note)
     if fail_on == "never":

@@ -38,6 +38,18 @@ def test_the_text_has_the_counts_the_lines_and_the_ways_out(opcheck: CommandLine
     assert "nothing was observed on a Mac" in result.out
 
 
+def test_one_finding_takes_few_lines_and_ends_with_the_next_command(opcheck: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text('import torch\nx = torch.ones(3, device="cuda")\n', encoding="utf-8")
+    short, full = (opcheck("scan", "a.py", *flags).out for flags in ((), ("-v",)))
+    assert len(short.splitlines()) <= 18
+    assert "By rule" not in short
+    assert short.splitlines()[-1] == "  next         opcheck scan a.py --diff --unsafe-fixes"
+    assert "By rule" in full
+    assert "Operators were not judged" in full
+    (tmp_path / "a.py").write_text("x = [\n" + "    y.cuda(),\n" * 3 + "]\n", encoding="utf-8")
+    assert "By rule" in opcheck("scan", "a.py").out
+
+
 def test_what_was_not_read_has_no_findings_in_no_headline(opcheck: CommandLine, program: str) -> None:
     if sys.platform == "win32":
         pytest.skip("Windows has no pipes with names")
@@ -274,7 +286,7 @@ def test_a_file_that_cannot_be_fixed_stays_and_the_others_are_fixed(opcheck: Com
 def test_every_format_says_why_a_finding_has_no_fix(opcheck: CommandLine, tmp_path: Path, form: str) -> None:
     program = tmp_path / "a.py"
     program.write_text("import torch\nx.double()\n", encoding="utf-8")
-    out = opcheck("scan", str(program), "-f", form).out
+    out = opcheck("scan", str(program), "-f", form, "-v").out
     assert "a narrower dtype changes the numbers" in out
     program.write_text("import torch\ntorch.load('f')\n", encoding="utf-8")
     assert "a narrower dtype" not in opcheck("scan", str(program), "-f", form).out
