@@ -10,7 +10,7 @@ from opcheck.common.versions import Version
 from opcheck.common.vocabulary import HEADLINES, ROUTE_WORDS
 from opcheck.features.upgrade.upgrade_advice import Advice, Removal, Upgrade, UpgradeCell
 from opcheck.judge.target_change import VersionChange
-from opcheck.render.document import Block, Bullets, Heading, Lines, Table, TextSpan, section
+from opcheck.render.document import Block, Bullets, Facts, Heading, Lines, Table, TextSpan, section
 from opcheck.render.summary import HEADLINE_STYLES
 from opcheck.render.wording import list_findings
 
@@ -24,8 +24,8 @@ _NONE = "none"
 _WIDEST = 44
 
 
-def document(advice: Advice) -> Iterator[Block]:
-    """Make the page."""
+def document(advice: Advice, *, full: bool = True) -> Iterator[Block]:
+    """Make the page; unless it is full, without the grid and with one line of what was not checked."""
     yield Heading(f"{one_line(advice.model)}: upgrades from {advice.target}", 1)
     yield Lines(tuple(_answer(advice)))
     headers = ("finding", "line", "torch alone", "macOS alone", "both")
@@ -33,11 +33,15 @@ def document(advice: Advice) -> Iterator[Block]:
     yield from section("The smallest change without each finding", smallest)
     for upgrade in dict.fromkeys(filter(None, (advice.upgrade, advice.newest))):
         yield from section(f"What {_words(upgrade.change)} brings", Bullets(tuple(list_findings(upgrade.new))))
-    yield Heading(_GRID)
-    yield _grid(advice.grid)
-    yield Lines(tuple(_legend(advice.grid)))
-    yield from section("Next", Lines((_next(advice),)))
-    yield from section("Not checked", Bullets(advice.not_checked))
+    rest = f"{advice.not_checked[0]} (-v shows the grid, and more)"
+    if full:
+        rest = ""
+        yield Heading(_GRID)
+        yield _grid(advice.grid)
+        yield Lines(tuple(_legend(advice.grid)))
+        yield from section("Not checked", Bullets(advice.not_checked))
+    following = ("next", TextSpan(_next(advice)))
+    yield Facts((("not checked", rest), following) if rest else (following,))
 
 
 def _answer(advice: Advice) -> Iterator[str]:

@@ -58,7 +58,9 @@ def command(
     judged = dict(zip(possible, reports, strict=True))
     advised = upgrade_advice.advise(judged, impossible, here, lists)
     on_screen = output.to_stdout and streams.color_wanted(color)
-    output.put(write(advised, page.document(advised), output.chosen(ANSWERS), color=on_screen))
+    chosen = output.chosen(ANSWERS)
+    document = page.document(advised, full=progress.verbose or chosen != "text")
+    output.put(write(advised, document, chosen, color=on_screen))
     return 0 if advised.complete else COULD_NOT_TELL
 
 

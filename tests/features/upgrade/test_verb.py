@@ -37,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[CaptureRequest]:
 
 
 def test_the_page_has_the_upgrade_the_changes_and_the_grid(opcheck: CommandLine, asked: list[CaptureRequest]) -> None:
-    result = opcheck(*ARGS, "--input", "1x3")
+    result = opcheck(*ARGS, "--input", "1x3", "-v")
     assert (result.code, result.err) == (0, "")
     assert asked[0].inputs == ("1x3",)
     lines = result.out.splitlines()
@@ -50,7 +50,17 @@ def test_the_page_has_the_upgrade_the_changes_and_the_grid(opcheck: CommandLine,
     assert airy[-3:] == ["-", "-", "none"]
     assert "  2.13   -           -           [variable]  variable    variable" in lines
     assert "-: not judged, there is no such pair: torch 2.13 to 2.14 needs macOS 14.0" in result.out
-    assert "opcheck audit model.py:Net --torch 2.14 --macos 14.4" in lines
+    assert lines[-1] == "  next  opcheck audit model.py:Net --torch 2.14 --macos 14.4"
+
+
+def test_without_v_the_grid_is_left_out_and_the_page_ends_with_the_command(
+    opcheck: CommandLine, asked: list[CaptureRequest]
+) -> None:
+    lines = opcheck(*ARGS).out.splitlines()
+    assert len(lines) <= 17
+    assert not [line for line in lines if "[variable]" in line]
+    assert "-v shows the grid" in " ".join(" ".join(lines).split())
+    assert lines[-1] == "  next         opcheck audit model.py:Net --torch 2.14 --macos 14.4"
 
 
 def test_the_formats_say_the_same(opcheck: CommandLine, asked: list[CaptureRequest]) -> None:
@@ -63,13 +73,13 @@ def test_the_formats_say_the_same(opcheck: CommandLine, asked: list[CaptureReque
     assert opcheck(*ARGS, "-f", "markdown").out == markdown
 
 
-def test_the_grid_alone_is_coloured(opcheck: CommandLine, asked: list[CaptureRequest]) -> None:
-    plain = opcheck(*ARGS).out
-    painted = opcheck(*ARGS, "--color", "always").out
+def test_the_grid_is_coloured_and_the_answer_is_not(opcheck: CommandLine, asked: list[CaptureRequest]) -> None:
+    plain = opcheck(*ARGS, "-v").out
+    painted = opcheck(*ARGS, "-v", "--color", "always").out
     assert "\x1b[33mvariable\x1b[0m" in painted
     assert "\x1b" not in painted.partition("Releases and macOS versions")[0]
     assert "\x1b" not in opcheck(*ARGS, "--color", "always", "-f", "json").out
-    for code in (31, 32, 33, 35, 0):
+    for code in (2, 31, 32, 33, 35, 0):
         painted = painted.replace(f"\x1b[{code}m", "")
     assert painted == plain
 
