@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from opcheck import render
 from opcheck.common.errors import UsageError
 from opcheck.common.files import write_text
+from opcheck.common.grouping import group_values
 from opcheck.common.picking import pick
 from opcheck.common.text import and_more, plural
 from opcheck.common.vocabulary import Side
@@ -43,7 +43,7 @@ def document(report: Report, shown: Collection[str] = SECTIONS) -> Iterator[bloc
         shown: Names of SECTIONS.
     """
     short = not {*SECTIONS} <= {*shown}
-    yield title(report)
+    yield title(report, notes=short and "notes" not in shown)
     if short:
         yield from _by_remedy(report, notes="notes" in shown)
     else:
@@ -101,21 +101,34 @@ def group_by_remedy(report: Report, *, notes: bool) -> Iterator[tuple[str, list[
 
 def _by_remedy(report: Report, *, notes: bool) -> Iterator[blocks.Block]:
     """Show the findings by what mends them: each group with its lines, and the first findings in short."""
-    room = _SHOWN
+    room, left = _SHOWN, sum(each.severity != "note" for each in report.findings)
     groups = list(group_by_remedy(report, notes=notes))
     for heading, members in groups:
         yield blocks.Heading(heading)
-        for finding, shown in members if heading.startswith("Notes on") else members[:room]:
-            yield _in_short(finding, shown)
+        alike = _alike([(finding, _in_short(finding, shown)) for finding, shown in members])
+        for (finding, entry), *others in alike if heading.startswith("Notes on") else alike[:room]:
+            yield entry
+            if others:
+                ops = list(filter(None, (each.op for each, _ in others)))
+                about = f"for {and_more(ops, _SHOWN)}" if ops else "again"
+                yield blocks.Lines((f"and {finding.rule} {about} (-v shows all)",))
             room = max(room - 1, 0)
-    left = Counter(each.severity == "note" for each in report.findings)
-    hidden = (
-        plural(left[False] - _SHOWN, "more finding") if left[False] > _SHOWN else "",
-        plural(left[True], "note") if left[True] and not notes else "",
-    )
-    if any(hidden):
-        joined = "and " * any(groups) + " and ".join(filter(None, hidden))
-        yield blocks.Lines((f"{joined} (-v shows all)",))
+            left -= (1 + len(others)) * (finding.severity != "note")
+    hidden = (plural(left, "more finding") if left else "", "" if notes else _count_notes(report))
+    if groups and any(hidden):
+        yield blocks.Lines((f"and {' and '.join(filter(None, hidden))} (-v shows all)",))
+
+
+def _alike(members: list[tuple[Finding, blocks.FindingEntry]]) -> list[list[tuple[Finding, blocks.FindingEntry]]]:
+    """Put the warnings and notes of a rule together that have the same help; each error stays alone."""
+    alone = enumerate(finding.severity == "error" or not entry.details for finding, entry in members)
+    keys = (n if is_alone else (members[n][0].rule, members[n][1].details) for n, is_alone in alone)
+    return list(group_values(zip(keys, members, strict=True)).values())
+
+
+def _count_notes(report: Report) -> str:
+    count = sum(each.severity == "note" for each in report.findings)
+    return plural(count, "note") if count else ""
 
 
 def _in_short(finding: Finding, made: blocks.FindingEntry) -> blocks.FindingEntry:
@@ -152,13 +165,15 @@ _COMPOSITE = re.compile(r"it is a composite whose body calls \S+: ")
 _NATIVE = re.compile(r"([^;]+) has an MPS kernel for it")
 
 
-def title(report: Report) -> blocks.Title:
-    """Say what the report is about, the answer first."""
+def title(report: Report, *, notes: bool = False) -> blocks.Title:
+    """Say what the report is about, the answer first; and how many notes there are, if there is nothing else."""
+    only_notes = notes and all(each.severity == "note" for each in report.findings)
+    count = only_notes and _count_notes(report)
     return blocks.Title(
         answer=blocks.TextSpan(summary.answer(report), _style(report)),
         subject=report.model,
         target=summary.target(report),
-        numbers=summary.deciding_numbers(report),
+        numbers=summary.deciding_numbers(report) + (f"; {count}" if count else ""),
     )
 
 

@@ -104,8 +104,8 @@ def _work(report: Report) -> tuple[SideWork | None, int, int]:
     return cpu, sum(work.flops for work in report.work), sum(work.nbytes for work in report.work)
 
 
-#: Lines of the facts of a model that runs natively: with the headline and the count of notes, twelve.
-_MOST = 8
+#: Lines of the facts of a model that runs natively: with the headline, ten.
+_MOST = 7
 
 
 def facts(report: Report, *, short: bool) -> Facts:
@@ -128,7 +128,7 @@ def facts(report: Report, *, short: bool) -> Facts:
         ("off the GPU", "" if native else leaves(report)),
         ("waits", waits(report)),
         ("memory", fits(memory) if memory else ""),
-        *timing_page.facts(report.time),
+        *timing_page.facts(report.time, short=short),
         ("assumed", "; ".join(_assumptions(report))),
         ("not checked", _unchecked_parts(report) + (" (-v shows more)" if short else "")),
         ("wrong", _name_unproved(report)),

@@ -97,9 +97,7 @@ def _facts(block: blocks.Facts, layout: _Layout) -> Iterator[str]:
     """Write each fact; in one line where all would be too many lines, unless the page is narrower than usual."""
     lines = [line for fact in block.items for line in _fact(fact, block, layout, block.lines)]
     if block.short and 0 < block.most < len(lines) and layout.width == WIDTH:
-        first, *others = block.items
-        lines = [*_fact(first, block, layout, block.lines)]
-        lines += [line for fact in others for line in _fact(fact, block, layout, 1)]
+        lines = [line for fact in block.items for line in _fact(fact, block, layout, 1)]
     yield from lines
 
 

@@ -13,11 +13,12 @@ TITLE = "Time (an estimate, never observed on a Mac)"
 _PARTS = 3
 
 
-def facts(times: Sequence[TimeEstimate]) -> Iterator[tuple[str, Words]]:
+def facts(times: Sequence[TimeEstimate], *, short: bool = False) -> Iterator[tuple[str, Words]]:
     """Yield the answer in three lines: how long, what it goes to, what would help.
 
     Args:
         times: the estimates of a report, those of a chip in a row.
+        short: Leave out what it goes to where something would help.
     """
     if not times:
         return
@@ -31,7 +32,8 @@ def facts(times: Sequence[TimeEstimate]) -> Iterator[tuple[str, Words]]:
         return
     cores = " or ".join(map(str, first.gpu_cores))
     yield ("time", f"{first.mac}: {_gpu(first)} a {first.unit} ({cores} GPU cores); its CPU: {_cpu(first)}")
-    yield "spent on", ", ".join(_parts(first)[:_PARTS])
+    if not (short and first.advice):
+        yield "spent on", ", ".join(_parts(first)[:_PARTS])
     if first.advice:
         yield "faster with", "; ".join(first.advice)
 

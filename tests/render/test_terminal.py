@@ -19,14 +19,14 @@ def test_what_no_call_is_known_to_meet_is_left_to_verbose() -> None:
     assert "may meet (-v" not in whole
 
 
-def test_facts_that_are_too_many_lines_are_cut_after_one_but_for_the_first() -> None:
+def test_facts_that_are_too_many_lines_are_cut_after_one_but_for_a_command() -> None:
     long = "word " * 40
     items = (("calls", long), ("wrong", long), ("next", TextSpan(long, "code")))
     whole = as_text([Facts(items, short=True, lines=2)]).splitlines()
     assert len(whole) == 2 + 2 + 3
     cut = as_text([Facts(items, short=True, lines=2, most=6)]).splitlines()
-    assert len(cut) == 2 + 1 + 3
-    assert cut[2].endswith(" ...")
+    assert len(cut) == 1 + 1 + 3
+    assert cut[0].endswith(" ...")
     assert as_text([Facts(items, short=True, lines=2, most=7)]).splitlines() == whole
     # A narrow page would lose the end of each text.
     narrow = as_text([Facts(items, short=True, lines=2)], width=80)
