@@ -118,7 +118,7 @@ def scan(
         raise UsageError(
             "there is no Python source below these paths",
             context=f"opcheck scan {' '.join(paths)}",
-            hint="give files or directories with .py, .ipynb, requirements*.txt, pyproject.toml",
+            hint="give files or directories with .py, .ipynb, .yaml, requirements*.txt, pyproject.toml or a Dockerfile",
         )
     order = {file.path.as_posix(): number for number, file in enumerate(reader.files)}
     if silenced:
@@ -336,7 +336,7 @@ class Reader:
         shown = file.path.as_posix()
         try:
             content = self._content(file.path)
-            if file.kind == "configuration":
+            if file.kind in {"configuration", "container"}:
                 text = source.text(content, shown)
                 hits = list(check_configuration(text, file.path))
                 lines = text.splitlines()

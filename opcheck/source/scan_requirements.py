@@ -1,4 +1,4 @@
-"""Checks files next to the source: requirements, configurations in YAML, and environments of conda."""
+"""Checks files next to the source: requirements, configurations in YAML, environments of conda, Dockerfiles."""
 
 import ast
 import contextlib
@@ -25,7 +25,7 @@ from opcheck.source.call_tables import read_words
 from opcheck.source.edits import Edit, Fix
 from opcheck.source.rule import Hit, ScanRule
 from opcheck.source.rules import BY_ID
-from opcheck.source.rules.lacking import describe, find_missing_packages
+from opcheck.source.rules.lacking import GPU_CONTAINERS, describe, find_missing_packages
 from opcheck.source.rules.processes import find_nccl
 
 #: The values of markers on a Mac; the others are as on this machine.
@@ -219,10 +219,13 @@ def _lines(text: str) -> list[Version]:
     return [line for line in _LINES if any(public.contains(f"{line}.{patch}") for patch in _PATCHES)]
 
 
-# -- checks YAML files: the devices in configurations of programs, and the packages of conda environments ------
+# -- checks YAML files, for devices of programs, packages of conda and GPUs of containers, and Dockerfiles ------
 
 #: A key and its value, in block style or inside of ``{...}``: ``model.device: cuda:0``.
-_ENTRY = re.compile(r"""(?:^\s*(?:-\s+)*|[{,]\s*)["']?([\w.-]+)["']?\s*:\s+["']?([\w.:-]+)["']?\s*(?=$|[,}#])""")
+_ENTRY = re.compile(
+    r"""(?:^\s*(?:-\s+)*|[{,]\s*)["']?([\w.-]+)["']?\s*:\s+"""
+    r"""(?:["']?([\w.:-]+)["']?|(\[[\w"', -]{0,80}\]))\s*(?=$|[,}#])"""
+)
 _DECIDES = "the program that reads the file decides what its values mean"
 #: The line above a text of several lines, which is no setting.
 _TEXT = re.compile(r"[:-]\s+[|>][+-]?\d?[+-]?\s*(#.*)?$")
@@ -243,36 +246,61 @@ class _Setting(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     beside: frozenset[str] = frozenset()
 
 
-_SETTINGS = msgspec.convert(
-    documents.from_toml(documents.read_text(Path(__file__).with_name("configurations.toml")))["settings"],
-    tuple[_Setting, ...],
+_TABLES = msgspec.convert(
+    documents.from_toml(documents.read_text(Path(__file__).with_name("configurations.toml"))),
+    dict[str, tuple[_Setting, ...]],
+)
+#: The instruction that a line of a Dockerfile begins.
+_INSTRUCTION = re.compile(
+    r"\s*(?:ONBUILD\s+)?"
+    r"(FROM|RUN|CMD|ARG|ENV|COPY|ADD|LABEL|USER|SHELL|EXPOSE|VOLUME|WORKDIR|ENTRYPOINT|HEALTHCHECK|STOPSIGNAL)\s",
+    re.IGNORECASE,
 )
 #: Accelerators other than MPS: a strategy of several processes is then no finding.
 _NOT_MPS = {"cpu", "cuda", "tpu", "hpu"}
 
 
 def check_configuration(text: str, path: Path) -> Iterator[tuple[ScanRule, Hit]]:
-    """Yield the findings in a YAML file, each line by itself."""
+    """Yield the findings in a YAML file or a Dockerfile, each line by itself."""
     lines = text.splitlines()
+    if source.is_container(path):
+        yield from _check_container(lines)
+        return
     if path.stem.lower().startswith(("environment", "conda")):
         yield from ((find_missing_packages, hit) for hit in _check_packages(lines))
     for number, key, value, block in [*_settings(lines)]:
-        for each in _SETTINGS:
+        for each in _TABLES["settings"]:
             is_named = re.fullmatch(each.key, key.rpartition(".")[2])
             if not (is_named and re.fullmatch(each.value, value)) or (each.beside and each.beside.isdisjoint(block)):
                 continue
             if each.rule == find_nccl.id and block.get("accelerator") in _NOT_MPS:
                 continue
-            yield (
-                BY_ID[each.rule],
-                Hit(
-                    node=ast.Pass(lineno=number, end_lineno=number, col_offset=0),
-                    message=each.message.format(key=key, value=value),
-                    hint=each.hint,
-                    severity=each.severity,
-                    no_fix=_DECIDES,
-                ),
-            )
+            yield _report(each, number, key, value)
+
+
+def _report(setting: _Setting, line: int, key: str, value: str) -> tuple[ScanRule, Hit]:
+    rule = BY_ID[setting.rule]
+    hit = Hit(
+        node=ast.Pass(lineno=line, end_lineno=line, col_offset=0),
+        message=setting.message.format(key=key, value=value),
+        hint=setting.hint,
+        severity=setting.severity,
+        no_fix=rule.no_fix if rule is GPU_CONTAINERS else _DECIDES,
+    )
+    return rule, hit
+
+
+def _check_container(lines: Sequence[str]) -> Iterator[tuple[ScanRule, Hit]]:
+    """Yield the findings in a Dockerfile; a line without an instruction of its own belongs to the last one."""
+    instruction, goes_on = "", False
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        begin = None if goes_on else _INSTRUCTION.match(line)
+        instruction, goes_on = begin[1].upper() if begin else instruction, line.rstrip().endswith("\\")
+        for each in _TABLES["container_lines"]:
+            if re.fullmatch(each.key, instruction) and (part := re.search(each.value, line)):
+                yield _report(each, number, instruction, part[0])
 
 
 def _settings(lines: Sequence[str]) -> Iterator[tuple[int, str, str, dict[str, str]]]:
@@ -288,9 +316,9 @@ def _settings(lines: Sequence[str]) -> Iterator[tuple[int, str, str, dict[str, s
             blocks.pop()
         if not blocks or blocks[-1][0] < indent:
             blocks.append((indent, {}))
-        for key, value in _ENTRY.findall(line):
-            blocks[-1][1][key.rpartition(".")[2]] = value
-            yield number, key, value, blocks[-1][1]
+        for key, value, several in _ENTRY.findall(line):
+            blocks[-1][1][key.rpartition(".")[2]] = value or several
+            yield number, key, value or several, blocks[-1][1]
 
 
 def _check_packages(lines: Sequence[str]) -> Iterator[Hit]:

@@ -166,6 +166,11 @@ _KINDS = {
     ".py": "python", ".ipynb": "notebook", ".yaml": "configuration", ".yml": "configuration",
 }  # fmt: skip
 _LARGEST_OTHER = 1_000_000
+#: The names of Dockerfiles; a name that has one in it may be that of another kind of file.
+_CONTAINER = re.compile(
+    r"(?:.*\.dockerfile|(?:docker|container)file(?:\.(?!(?:.*\.)?(?:md|rst|txt|html|py|ipynb|ya?ml|json|dockerignore)$).*)?)",
+    re.IGNORECASE,
+)
 #: Levels of folders below the scanned folder: each may have a .gitignore for all levels below it.
 _DEEPEST = 100
 _PYTHON_2 = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
@@ -179,8 +184,8 @@ class FoundFile(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """python, notebook, configuration or requirements."""
-        return _KINDS.get(self.path.suffix, "requirements")
+        """python, notebook, configuration, container or requirements."""
+        return "container" if is_container(self.path) else _KINDS.get(self.path.suffix, "requirements")
 
 
 class Source(NamedTuple):
@@ -277,7 +282,12 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_source(path: Path) -> bool:
-    return path.suffix in _KINDS or requirement(path) or path.name == "pyproject.toml"
+    return path.suffix in _KINDS or requirement(path) or is_container(path) or path.name == "pyproject.toml"
+
+
+def is_container(path: Path) -> bool:
+    """Return whether a file says by its name that it builds the image of a container."""
+    return _CONTAINER.fullmatch(path.name) is not None
 
 
 def read_bytes(path: Path, shown: str) -> bytes:

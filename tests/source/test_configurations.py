@@ -96,6 +96,91 @@ dependencies:
     assert _scan(tmp_path, "values.yml", text)[len(expected) :] == []
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("services:\n  a:\n    image: x\n    runtime: nvidia\n", [4]),
+        ("services:\n  a:\n    image: x\n    gpus: all\n", [4]),
+        ("trainer:\n  gpus: all\n", []),
+        ("devices:\n  - driver: nvidia\n    count: 1\n    capabilities: [gpu]\n", [2, 4]),
+        ('devices:\n  - capabilities: ["compute", "gpu"]\n', [2]),
+        ("devices:\n  - capabilities: [tpu]\n    driver: cdi\n", []),
+        ("runtime: runc\ndriver: bridge\ncapabilities: [nogpu]\n", []),
+        ("runtime: nvidia  # opcheck: ignore[OC231] the cluster's\n", []),
+    ],
+)
+def test_a_compose_file_that_asks_for_a_gpu_of_nvidia_is_named(tmp_path: Path, text: str, lines: list[int]) -> None:
+    assert _scan(tmp_path, "compose.yaml", text) == [("OC231", line) for line in lines]
+
+
+_IMAGE = "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        _IMAGE,
+        "FROM --platform=linux/amd64 pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime AS base",
+        "from nvcr.io/nvidia/pytorch:23.10-py3",
+        "ARG BASE=nvidia/cuda:12.1.0-base",
+        "FROM registry.example.org/team/torch:2.7-cuda12",
+        "RUN pip install torch --index-url https://download.pytorch.org/whl/cu121",
+        "RUN pip install torch==2.1.0+cu118",
+        "ENV CUDA_HOME=/usr/local/cuda",
+        "ENV CUDA_HOME /usr/local/cuda",
+        "RUN nvidia-smi",
+        "HEALTHCHECK CMD nvidia-smi",
+        "RUN apt-get update && apt-get install -y cuda-toolkit-12-1",
+        "RUN apt-get install -y cuda-12-1",
+        "ONBUILD RUN apt-get install -y libcudnn8-dev=8.9",
+    ],
+)
+def test_a_line_of_a_dockerfile_that_is_for_cuda_is_named(tmp_path: Path, line: str) -> None:
+    assert _scan(tmp_path, "Dockerfile", f"# the image\n{line}\nWORKDIR /a\n") == [("OC231", 2)]
+
+
+def test_a_dockerfile_for_the_cpu_is_silent(tmp_path: Path) -> None:
+    text = """FROM python:3.11-slim AS cuda
+# FROM nvidia/cuda:12.1.0-base
+LABEL cuda=nvidia-smi
+ENV CUDA_VISIBLE_DEVICES="" HOME_OF_CUDA=1
+COPY cuda-12.whl /whl/cu121/
+RUN apt-get install -y git \\
+    curl && pip install torch==2.1.0+cpu --index-url https://download.pytorch.org/whl/cpu
+RUN echo a/cuda-toolkit-12
+"""
+    assert _scan(tmp_path, "Dockerfile", text) == []
+
+
+def test_a_continued_line_of_a_dockerfile_belongs_to_its_instruction(tmp_path: Path) -> None:
+    text = "RUN apt-get install -y \\\n    # the driver\n\n  user libnccl2 \\\n  cuda-nvcc-12-1\nRUN <<EOF\nnvidia-smi\nEOF\n"
+    assert _scan(tmp_path, "Containerfile", text) == [("OC231", line) for line in (4, 5, 7)]
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "dockerfile", "Dockerfile.gpu", "train.Dockerfile", "Containerfile"])
+def test_a_file_is_a_dockerfile_by_its_name(tmp_path: Path, name: str) -> None:
+    assert _scan(tmp_path, name, _IMAGE) == [("OC231", 1)]
+
+
+@pytest.mark.parametrize(
+    "name", ["Dockerfile.md", "Dockerfile.dockerignore", "Dockerfile.gpu.txt", "Dockerfiles", "aDockerfile"]
+)
+def test_a_name_that_only_begins_as_that_of_a_dockerfile_is_not_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.py").touch()
+    assert _scan(tmp_path, name, _IMAGE) == []
+
+
+def test_a_hostile_dockerfile_costs_little_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile.zero").symlink_to("/dev/zero")
+    (tmp_path / "Dockerfile.long").write_text("FROM " + ":cud" * 240_000, encoding="utf-8")
+    (tmp_path / "Dockerfile.gpus").write_text("RUN " + "cuda-" * 190_000, encoding="utf-8")
+    (tmp_path / "Dockerfile.pins").write_text("RUN " + "a-" * 400_000, encoding="utf-8")
+    (tmp_path / "a.yaml").write_text("{a: " + "[gpu, a: " * 100_000, encoding="utf-8")
+    assert _scan(tmp_path, "Dockerfile", "RUN a \\\n" + "b \\\n" * 99_998 + "nvidia-smi\n") == [("OC231", 100_000)]
+    (problem,) = scan([str(tmp_path)], TARGET).problems
+    assert (problem.kind, problem.module) == ("not_a_file", f"{tmp_path.as_posix()}/Dockerfile.zero")
+
+
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_a_file_that_git_tracks_is_read_although_a_pattern_matches_it(tmp_path: Path, version: int) -> None:
     git = ["git", "-c", f"index.version={version}", "-C", str(tmp_path)]

@@ -20,6 +20,7 @@ _KINDS = {
     "notebook": "notebook",
     "requirements": "requirement file",
     "configuration": "YAML file",
+    "container": "Dockerfile",
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from opcheck.data.packages import PACKAGES, Package
 from opcheck.source.call_tables import read_lists, read_table
-from opcheck.source.rule import Hit, Scanned, argument, hit, method, rule
+from opcheck.source.rule import Hit, Scanned, ScanRule, argument, hit, method, rule
 from opcheck.source.words import begins, imported_modules
 
 # -- OC209: the program's own kernels in CUDA ------------------------------------------------------
@@ -197,6 +197,13 @@ def find_missing_packages(
             message=f"{describe(name, package)}{ending}{_UNUSED if _is_unused(node, scanned) else ''}",
             hint=_describe_instead(package),
         )
+
+
+# -- OC231: a container for a GPU of NVIDIA; configurations.toml has its lines -----------------------------------------
+
+GPU_CONTAINERS = ScanRule(
+    id="OC231", severity="warning", no_fix="a person must choose between macOS itself and a container on the CPU"
+)
 
 
 # -- OC217: a backend of torch.compile that a Mac does not have ------------------------------------
