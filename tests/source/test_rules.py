@@ -90,6 +90,7 @@ LINES = [
     ("OC214", 'TrainingArguments("o", optim="paged_adamw_8bit")', 'TrainingArguments("o", optim="adamw_torch")'),
     ("OC214", "pipe.enable_xformers_memory_efficient_attention()", "try:\n    pipe.enable_xformers_memory_efficient_attention()\nexcept Exception:\n    pass"),
     ("OC214", "import subprocess\nsubprocess.check_output(['nvidia-smi', '-q'])", "import subprocess\nsubprocess.check_output(['echo', 'nvidia-smi'])"),
+    ("OC214", "c = ['nvidia-smi']\nos.system(c)", "c = ['nvidia-smi']\nc = ['ls']\nos.system(c)"),
     ("OC214", "os.system('nvidia-smi -q')", "if which('nvidia-smi'):\n    os.system('nvidia-smi -q')"),
     ("OC214", "from simple_knn._C import distCUDA2", "from simple_nn._C import distCUDA2"),
     ("OC214", "import gsplat", "import gsplatter"),

@@ -49,6 +49,7 @@ def _find_options(node: ast.keyword, scanned: Scanned) -> Iterator[Hit]:
 def _find_calls(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
     """Calls that need xformers or NVIDIA's driver, outside of a try and of a condition."""
     command = argument(node, 0, "args")
+    command = (scanned.program.only_value(command) if isinstance(command, ast.Name) else None) or command
     program = command.elts[0] if isinstance(command, ast.List) and command.elts else command
     is_started = scanned.dotted_name(node.func).startswith(("os.", "subprocess."))
     is_driver = is_started and program is not None and begins(program).startswith("nvidia-smi")
