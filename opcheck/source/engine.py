@@ -53,6 +53,7 @@ _MOST_USES = 10
 _ABOUT_CUDA = {"OC201", "OC202", "OC204", "OC205", "OC208", "OC226"}
 #: So many parsed files are kept for those that import from them.
 _KEPT = 128
+_BETWEEN = "the function exchanges tensors with other processes, and no backend of torch.distributed takes those on MPS"
 _EXCLUDED = "files that --exclude names"
 
 
@@ -541,7 +542,7 @@ def _hits(scanned: Scanned, dispatch: _RuleTable) -> Iterator[tuple[ScanRule, Hi
                 if is_grave and any(for_cuda(each, scanned.program, answers) for each in places):
                     changes["severity"] = "warning"
                 if hit.fix and about_cuda and between_processes(hit.node, scanned.program, answers):
-                    changes["fix"] = None
+                    changes["fix"], changes["no_fix"] = None, _BETWEEN
                 yield rule, replace(hit, **changes)
 
 

@@ -72,6 +72,10 @@ SAFE = {
         f"def f():\n    if {CUDA}:\n        return 'cuda'\n    return 'cpu'",
         f"def f():\n    if {CUDA}:\n        return 'cuda'\n    elif {MPS}:\n        return \"mps\"\n    return 'cpu'",
     ),
+    "a part of a device": (
+        'd = "cuda" if "cuda" in device else "cpu"',
+        'd = "cuda" if "cuda" in device else "mps" if "mps" in device else "cpu"',
+    ),
     "is_cuda": ("d = 'cpu'\nif x.is_cuda:\n    d = 'cuda'\n", "d = x.device.type\n"),
     "is_cuda in a ternary": ("d = torch.device('cuda' if x.is_cuda else 'cpu')", "d = torch.device(x.device.type)"),
     "guarded move": (
@@ -572,11 +576,22 @@ def test_a_file_that_only_its_neighbour_imports_gets_no_import_from_there(tmp_pa
     "text",
     [
         "def init_distributed():\n    assert torch.cuda.is_available()\n",
+        "def sizes(x, device):\n    d = 'cuda' if device in ('cuda', 'cuda:0') else 'cpu'\n",
         "def sizes(x):\n    n = x.to('cuda')\n    torch.distributed.all_gather(sizes, n)\n",
     ],
 )
 def test_what_processes_exchange_stays_on_cuda(tmp_path: Path, text: str) -> None:
     assert fixed(tmp_path, {"a.py": f"import torch\n{text}"}, unsafe=True) == {}
+
+
+def test_what_processes_exchange_says_why_it_is_left_alone(tmp_path: Path) -> None:
+    text = "import torch\ndef f(x):\n    x = x.cuda()\n    torch.distributed.all_reduce(x)\ndef g(x):\n    return x.cuda(1, 2)\n"
+    (tmp_path / "a.py").write_text(text, encoding="utf-8")
+    exchanged, other = (each.fix for each in scan([str(tmp_path)], TARGET).findings)
+    assert exchanged == (
+        "none: the function exchanges tensors with other processes, and no backend of torch.distributed takes those on MPS"
+    )
+    assert other == "none: the device that is meant is not a plain CUDA device, or torch is not imported by its name"
 
 
 def test_a_collective_behind_a_flag_keeps_nothing_from_being_fixed(tmp_path: Path) -> None:
@@ -722,6 +737,9 @@ MERGED = {
     "a device": ("x.cuda(device, non_blocking=True)", "x.to(device, non_blocking=True)"),
     "a device alone": ("x.cuda(my_device)", "x.to(my_device)"),
     "a file": ("torch.load('f', map_location=f'cuda:{rank}')", f"map_location=\"mps\" if {MPS} else f'cuda:{{rank}}')"),
+    "a range": ("torch.cuda.nvtx.range_push('a')", f"if {CUDA}:\n    torch.cuda.nvtx.range_push('a')"),
+    "a peak": ("torch.cuda.reset_peak_memory_stats(0)", f"if {CUDA}:\n    torch.cuda.reset_peak_memory_stats(0)"),
+    "a range with a result": ("a = torch.cuda.nvtx.range_push('a')", None),
     "the current GPU": ("torch.cuda.set_device(i)", f"if {CUDA}:\n    torch.cuda.set_device(i)"),
     "a type": ("device = g()\nx.type(torch.cuda.LongTensor)", "x.to(device, torch.int64)"),
     "a type of float64": ("x.type(torch.cuda.DoubleTensor)", None),
@@ -857,8 +875,16 @@ def test_a_call_in_an_f_string_gets_no_line_of_its_own(tmp_path: Path, monkeypat
         ),
         ('assert x.device.type == "cuda"', 'assert x.device.type in {"cuda", "mps"}'),
         ("torch.set_default_tensor_type(torch.cuda.FloatTensor)", "torch.set_default_device(device)"),
-        # The dtype of new tensors would be another.
-        ("torch.set_default_tensor_type(torch.cuda.HalfTensor)", ""),
+        (
+            "if x:\n    torch.set_default_tensor_type(torch.cuda.HalfTensor)",
+            "if x:\n    torch.set_default_dtype(torch.float16)\n    torch.set_default_device(device)",
+        ),
+        ("old = torch.set_default_tensor_type(torch.cuda.HalfTensor)", ""),
+        ("torch.set_default_tensor_type(torch.cuda.DoubleTensor)", ""),
+        ("assert x.is_cuda", 'assert x.device.type in {"cuda", "mps"}'),
+        ("if not x.is_cuda:\n    raise E", 'if x.device.type not in {"cuda", "mps"}:\n    raise E'),
+        ("assert (x + x).is_cuda", ""),
+        ("assert self.args.is_cuda", ""),
     ],
 )
 def test_a_refusal_by_the_type_of_a_device_and_a_default_type_know_mps(tmp_path: Path, before: str, after: str) -> None:

@@ -40,10 +40,7 @@ def get_device() -> str:
 
 PORTED = {
     "amp": _Ported(["OC215"]),
-    "ddp": _Ported(
-        ["OC205", "OC208", "OC215", "OC222", "OC223", "OC223"],
-        (('device_type = "cuda" if "cuda" in device else "cpu"', "device_type = torch.device(device).type"),),
-    ),
+    "ddp": _Ported(["OC205", "OC208", "OC215", "OC223", "OC223"]),
     "nvml": _Ported(
         ["OC205", "OC205", "OC214"],
         (

@@ -14,6 +14,8 @@ from opcheck.source.words import find_called, find_caught, find_raised, is_cuda,
 
 # -- OC204: the program refuses to run without CUDA ------------------------------------------------
 
+#: Objects whose attribute ``is_cuda`` is a flag of the program, and not that of a tensor.
+_HAVE_FLAGS = {"args", "cfg", "config", "opt", "options", "self"}
 _EXITS = {"sys.exit", "exit", "quit", "os._exit"}
 
 
@@ -42,11 +44,14 @@ def _may_refuse(node: ast.If, scanned: Scanned) -> bool:
 def _fix(node: ast.Assert | ast.If, scanned: Scanned) -> Fix | None:
     """Let MPS pass, too; what follows may still need CUDA."""
     torch, test = torch_name(scanned), node.test
-    match test:
-        case ast.Compare(ast.Attribute(attr="type"), [ast.Eq() | ast.NotEq() as compared], [ast.Constant("cuda")]):
-            allowed = f'{"not " * isinstance(compared, ast.NotEq)}in {{"cuda", "mps"}}'
-            return Fix((replace(test, f"{scanned.text(test.left)} {allowed}"),), "unsafe")
-    if not torch or not asks_cuda(test.operand if isinstance(test, ast.UnaryOp) else test, scanned):
+    asked = test.operand if isinstance(test, ast.UnaryOp) else test
+    allowed = f'{"not " * isinstance(node, ast.If)}in {{"cuda", "mps"}}'
+    match asked:
+        case ast.Compare(ast.Attribute(attr="type") as kind, [ast.Eq() | ast.NotEq()], [ast.Constant("cuda")]):
+            return Fix((replace(test, f"{scanned.text(kind)} {allowed}"),), "unsafe")
+        case ast.Attribute(ast.Name() | ast.Attribute() as owner, "is_cuda") if last(owner) not in _HAVE_FLAGS:
+            return Fix((replace(test, f"{scanned.text(owner)}.device.type {allowed}"),), "unsafe")
+    if not torch or not asks_cuda(asked, scanned):
         return None
     joined = "and not" if isinstance(node, ast.If) else "or"
     return Fix((insert_after(test, f" {joined} {torch}.backends.mps.is_available()"),), "unsafe")

@@ -79,7 +79,11 @@ def _ternary_fix(
 ) -> Fix | None:
     if isinstance(node.test, ast.Attribute) and node.test.attr == "is_cuda":
         return _like_tensor(node, node.test, devices, scanned)
+    test = scanned.text(node.test)
     asked = asks_mps(node.test, scanned)
+    # A comparison of a device, such as that of nanoGPT.
+    if isinstance(node.test, ast.Compare) and re.fullmatch(r"(?:(?!cuda).)*([\"'])cuda\1(?:(?!cuda).)*", test):
+        asked = test.replace("cuda", "mps")
     if not asked or first is not node.body or devices[1].text != "cpu":
         return None
     mps = scanned.text(second).replace("cpu", "mps")

@@ -218,8 +218,13 @@ def _cast(node: ast.Call, typed: str, scanned: Scanned) -> Fix | None:
     if is_default:
         # torch.set_default_device came with 2.0.
         name = device_name(node, scanned) or write_mps_or('"cuda"', scanned)
-        setting = replace(node, f"{torch}.set_default_device({name})")
-        return Fix((setting,), "unsafe", since=Version(2, 0)) if dtype == "float32" else None
+        indent = scanned.lines[node.lineno - 1].encode()[: node.col_offset].decode()
+        text = f"{torch}.set_default_device({name})"
+        if dtype != "float32":
+            text = f"{torch}.set_default_dtype({torch}.{dtype})\n{indent}{text}"
+        is_statement = isinstance(scanned.program.parent(node), ast.Expr) and not indent.strip()
+        can_be = dtype == "float32" or (is_statement and dtype in {"float16", "bfloat16"})
+        return Fix((replace(node, text),), "unsafe", since=Version(2, 0)) if can_be else None
     cast = f"{torch}.{dtype}"
     if name := device_name(node, scanned):
         return Fix((replace_method(node, "type", f"to({name}, {cast})"),), "unsafe")

@@ -14,6 +14,8 @@ from opcheck.source.words import last
 
 # -- OC205: a function of torch.cuda that raises without CUDA --------------------------------------
 
+_WITHOUT_RESULT = read_words("without_result")
+
 
 def torch_cuda(node: ast.AST, scanned: Scanned) -> str:
     """What comes after ``torch.cuda.`` in a call; empty: another call."""
@@ -38,8 +40,8 @@ def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
 
     torch.mps.Event came with 2.1 (torch/mps/event.py of the wheels) and takes enable_timing alone.
     """
-    if name == "set_device":
-        return _guard(node, scanned)
+    if name in _WITHOUT_RESULT:
+        return _guard(node, scanned, gate=name == "set_device")
     if name != "Event" or not isinstance(node, ast.Call):
         return called_on_mps(node, name, scanned)
     torch = torch_name(scanned)
@@ -51,8 +53,8 @@ def _fix_call(node: ast.AST, name: str, scanned: Scanned) -> Fix | None:
     return wrap_arguments(Fix((event,), since=Version(2, 1)), node, scanned)
 
 
-def _guard(node: ast.AST, scanned: Scanned) -> Fix | None:
-    """``set_device`` behind a check for CUDA; unsafe, because the program continues where it failed before."""
+def _guard(node: ast.AST, scanned: Scanned, *, gate: bool) -> Fix | None:
+    """A call that returns nothing, behind a check for CUDA; unsafe: the program continues where it failed before."""
     statement, torch = scanned.program.parent(node), torch_name(scanned)
     line = scanned.lines[getattr(node, "lineno", 1) - 1]
     indent = line[: len(line) - len(line.lstrip())]
@@ -62,7 +64,7 @@ def _guard(node: ast.AST, scanned: Scanned) -> Fix | None:
         return None
     deeper = f"{indent}\t" if "\t" in indent else f"{indent}    "
     guarded = f"if {torch}.cuda.is_available():\n{deeper}{text}"
-    return Fix((replace(statement, guarded),), "unsafe", gate=True)
+    return Fix((replace(statement, guarded),), "unsafe", gate=gate)
 
 
 # -- OC206: a function of torch.cuda that does nothing without CUDA --------------------------------
