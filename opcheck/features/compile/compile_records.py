@@ -280,7 +280,7 @@ class CompileReport(Record, frozen=True, kw_only=True):
     target: dict[str, str]
     #: what to use, in a sentence
     advice: str
-    #: the command that tries what this one did not, where nothing works; else empty
+    #: the command that tries what this one did not, where inference or training does not work; else empty
     next: str = ""
     #: which of its operators the target decomposes or lowers otherwise than the torch that did it
     differs: str = ""
@@ -301,11 +301,6 @@ PORTABLE = ("aot_eager", "aot_eager_decomp_partition", "eager")
 MODES = ("", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 DTYPES = ("float32", "float16", "bfloat16")
 RUNS = ("inference", "train")
-
-#: The stages before code is generated whose answer may be another in training.
-_TRAINED = (Variant(backend="aot_eager"), Variant(backend="aot_eager_decomp_partition"))
-#: Each stage before code is generated, so that the first failure is seen.
-_STAGES = (Variant(backend="eager"), Variant(backend="eager", fullgraph=True), *_TRAINED)
 
 METAL = Variant(backend="inductor", metal=True)
 #: The command line's name of AOTInductor; torch.compile has no such backend.
@@ -382,21 +377,14 @@ def choose(
 
 
 def default(runs: Sequence[str], dtypes: Sequence[str], *, metal: bool = True) -> tuple[Variant, ...]:
-    """Return the usual variants: the stages in the first dtype, Inductor in every dtype.
+    """Return the usual variants, which answer what torch.compile(model) does there: Inductor in every dtype and run.
 
     Args:
         runs: of ``RUNS``.
         dtypes: the dtypes to try.
         metal: Inductor generates Metal; else code for the device of this machine.
     """
-    inductor = METAL if metal else Variant(backend="inductor")
-    variants: list[Variant] = []
-    for run in runs:
-        stages = _TRAINED if run == "train" and "inference" in runs else _STAGES
-        variants += _in_each(stages, [run], dtypes[:1])
-        variants += _in_each([inductor], [run], dtypes)
-        variants += _in_each([replace(inductor, dynamic=True)], [run], dtypes[:1])
-    return tuple(variants)
+    return _in_each([METAL if metal else Variant(backend="inductor")], runs, dtypes)
 
 
 def variants_of_backends(

@@ -12,27 +12,40 @@ _RECURRENT = (
 )
 
 
-def document(report: records.CompileReport, *, times: bool = True, short: bool = False) -> Iterator[Block]:
+def document(
+    report: records.CompileReport, *, times: bool = True, short: bool = False, left: int = 0, command: str = ""
+) -> Iterator[Block]:
     """Make the page: what to use first, then the table, then why.
 
     Args:
         report: what was found.
         times: say how long each variant took to compile; a page that is kept has no such thing.
         short: show the variants that do not work, and each other section in one line.
+        left: how many variants were not tried that --all tries.
+        command: the command line that compiles the program, without its backends.
     """
     target = f"torch {report.target['torch']}, macOS {report.target['macos']}"
     yield Heading(f"{report.model} compiled for {target}", 1)
     yield Lines((f"{report.advice.rstrip('.')}.",))
+    following = _following(report, left, command)
     if short:
-        yield from _short(report)
+        yield from _short(report, following)
         return
     if report.differs:
         yield Lines((f"{report.differs}.",))
-    if report.next:
-        yield Facts((("next", TextSpan(report.next)),))
+    if following:
+        yield Facts(following)
     yield Heading("Variants")
     yield _variants(report, report.rows)
     yield from _why(report, times=times)
+
+
+def _following(report: records.CompileReport, left: int, command: str) -> tuple[tuple[str, Words], ...]:
+    """Say which variants were left out, and give the command for them, or for another backend where Inductor fails."""
+    rest = f"{left:,} variants (--all has every backend and setting)"
+    following = report.next or (f"{command} --all" if left else "")
+    rows: tuple[tuple[str, Words], ...] = (("Not tried", rest), ("next", TextSpan(following)))
+    return (rows if left else rows[1:]) if following else ()
 
 
 def _why(report: records.CompileReport, *, times: bool = False) -> Iterator[Block]:
@@ -57,8 +70,8 @@ def _variants(report: records.CompileReport, rows: Iterable[records.VariantRow])
     return Table(("variant", "run", "graphs", *dtypes), tuple(cells))
 
 
-def _short(report: records.CompileReport) -> Iterator[Block]:
-    """Show the variants that do not work, then a line for each section of the whole page."""
+def _short(report: records.CompileReport, following: tuple[tuple[str, Words], ...]) -> Iterator[Block]:
+    """Show the variants that do not work, then a line for each section of the whole page, and what follows."""
     others = [row for row in report.rows if {*row.outcomes.values()} != {"works"}]
     if others:
         yield _variants(report, others)
@@ -72,8 +85,7 @@ def _short(report: records.CompileReport) -> Iterator[Block]:
             texts = block.lines if isinstance(block, Lines) else block.items
             more = f"{len(texts)} (-v shows all): " if texts[1:] else ""
             rows += [(name, f"{more}{text}") for text in texts[:1]]
-    rows += [("next", TextSpan(report.next))] if report.next else []
-    yield Facts(tuple(rows), short=True)
+    yield Facts((*rows, *following), short=True)
 
 
 def _metal(report: records.CompileReport) -> Iterator[Block]:

@@ -433,8 +433,9 @@ _PORTABLE_ADVICE = {"needs fallback": "only with PYTORCH_ENABLE_MPS_FALLBACK=1",
 
 
 def _next(tried: Attempts, command: str) -> str:
-    """Return the command that tries a backend that generates no code, where none was tried and Inductor fails."""
-    works = any(attempt.outcome == "works" for attempt in _plain(tried))
+    """Return the command that tries a backend that generates no code, where none was tried and Inductor fails a run."""
+    runs = group_values((attempt.variant.run, attempt.outcome) for attempt in _plain(tried))
+    works = runs and all("works" in outcomes for outcomes in runs.values())
     if not command or works or any(attempt.variant.backend in records.PORTABLE for attempt in tried):
         return ""
     return f"{command} --backend {records.PORTABLE[0]}"

@@ -48,13 +48,13 @@ class VariantOptions(Record, frozen=True, kw_only=True):
     device: Annotated[str, flag("Where the model runs on this machine.", choices=("cpu", "cuda"))] = "cpu"
     time_limit: Annotated[float, seconds("Time limit of loading the model, and of each variant.", 120.0)] = 120.0
 
-    def variants(self, *, run_metal: bool) -> tuple[records.Variant, ...]:
-        """Return what to try; the CPU traces what a Mac would compile."""
+    def variants(self, *, run_metal: bool, every: bool = False) -> tuple[records.Variant, ...]:
+        """Return what to try, or what --all tries; the CPU traces what a Mac would compile."""
         return records.choose(
             self.modes or records.RUNS,
             tuple(map(parse_dtype, self.dtypes)) or records.DTYPES,
             backends=self.backends,
-            every_setting=self.every,
+            every_setting=self.every or every,
             metal=self.device != "cuda",
             run_metal=run_metal,
         )
@@ -134,12 +134,12 @@ def command(
     graphs = (graph for each in compiled.tried for graph in each.side)
     operators = (operator for graph in graphs for operator in graph.operators)
     different = differing(own.folder, operators)
-    words = ["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}", *choice.flags()]
-    answer = report(
-        *(compiled, mac, lists, TOOL), eager=eager, unread=own.problem, differing=different, command=shlex.join(words)
-    )
+    words = shlex.join(["opcheck", "compile", model, *request.flags(), f"--torch={mac.torch}", *choice.flags()])
+    answer = report(*(compiled, mac, lists, TOOL), eager=eager, unread=own.problem, differing=different, command=words)
+    left = 0 if choice.backends else len(choice.variants(run_metal=False, every=True)) - len(variants)
     whole = progress.verbose or compiled.ended or output.chosen(ANSWERS) != "text"
-    output.deliver(answer, functools.partial(page.document, times=progress.verbose, short=not whole))
+    page_of = functools.partial(page.document, times=progress.verbose, short=not whole, left=left, command=words)
+    output.deliver(answer, page_of)
     if compiled.ended:
         streams.note(f"{compiled.ended} ended the run: {compiled.lacking} variants were not tried")
         return ENDED.get(compiled.ended, COULD_NOT_TELL)

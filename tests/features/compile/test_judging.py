@@ -338,6 +338,15 @@ def test_where_only_inductor_was_tried_the_next_command_tries_another(lists: OpL
     assert (judged.advice[:24], judged.next) == ("use backend='aot_eager':", "")
 
 
+def test_where_inductor_works_in_inference_alone_the_next_command_tries_another(lists: OpLists) -> None:
+    failing = metal(graph(failures=(SINH,)))
+    failing = msgspec.structs.replace(failing, variant=msgspec.structs.replace(failing.variant, training=True))
+    tried = (metal(graph(kernel())), failing)
+    compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=tried)
+    judged = report(compiled, Target(torch=Version(2, 13), macos=Version(15)), lists, "", command="opcheck compile m")
+    assert judged.next == "opcheck compile m --backend aot_eager"
+
+
 def test_where_only_inductor_was_tried_and_it_works_nothing_follows(lists: OpLists) -> None:
     compiled = CompiledVariants(model="m", installed_torch="2.13.0", device="cpu", tried=(metal(graph(kernel())),))
     target = Target(torch=Version(2, 13), macos=Version(15))
