@@ -75,7 +75,7 @@ class Facts(msgspec.Struct, frozen=True):
     #: A terminal cuts each text after so many lines, but for those with a style.
     short: bool = False
     lines: int = 1
-    #: So many lines in all of a page of the usual width: where they are more, each text is cut after one.
+    #: So many lines in all of a page of the usual width: where they are more, each text is cut after its first.
     #: 0: no limit.
     most: int = 0
 

@@ -291,7 +291,7 @@ def _report(setting: _Setting, line: int, key: str, value: str) -> tuple[ScanRul
 
 
 def _check_container(lines: Sequence[str]) -> Iterator[tuple[ScanRule, Hit]]:
-    """Yield the findings in a Dockerfile; a line without an instruction of its own belongs to the last one."""
+    """Yield the findings in a Dockerfile; a line without an instruction of its own belongs to the last instruction."""
     instruction, goes_on = "", False
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):

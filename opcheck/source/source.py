@@ -166,7 +166,7 @@ _KINDS = {
     ".py": "python", ".ipynb": "notebook", ".yaml": "configuration", ".yml": "configuration",
 }  # fmt: skip
 _LARGEST_OTHER = 1_000_000
-#: The names of Dockerfiles; a name that has one in it may be that of another kind of file.
+#: The names of Dockerfiles; a longer name may be that of another kind of file.
 _CONTAINER = re.compile(
     r"(?:.*\.dockerfile|(?:docker|container)file(?:\.(?!(?:.*\.)?(?:md|rst|txt|html|py|ipynb|ya?ml|json|dockerignore)$).*)?)",
     re.IGNORECASE,
@@ -286,7 +286,7 @@ def _is_source(path: Path) -> bool:
 
 
 def is_container(path: Path) -> bool:
-    """Return whether a file says by its name that it builds the image of a container."""
+    """Return whether the name of a file is that of a container's recipe."""
     return _CONTAINER.fullmatch(path.name) is not None
 
 

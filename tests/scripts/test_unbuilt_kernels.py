@@ -20,7 +20,8 @@ LINES = [release.line for release in load().releases if release.version >= Versi
 
 
 def statements() -> list[dict[str, Any]]:
-    return load_shipped(data_directory() / FILE)["limitations"]
+    rows: list[dict[str, Any]] = load_shipped(data_directory() / FILE)["limitations"]
+    return rows
 
 
 def spanned(torch: dict[str, str | None]) -> list[str]:

@@ -25,7 +25,7 @@ _WIDEST = 44
 
 
 def document(advice: Advice, *, full: bool = True) -> Iterator[Block]:
-    """Make the page; unless it is full, without the grid and with one line of what was not checked."""
+    """Make the page; unless it is full, without the grid and with one line of things not checked."""
     yield Heading(f"{one_line(advice.model)}: upgrades from {advice.target}", 1)
     yield Lines(tuple(_answer(advice)))
     headers = ("finding", "line", "torch alone", "macOS alone", "both")

@@ -14,7 +14,7 @@ Refuse = Callable[[Any, tuple[Any, ...], str, str], None]
 
 #: Marks the error of a refused call that is recorded.  To hold the error itself would hold the tensors of its frames.
 RECORDED = "opcheck_recorded"
-#: ... and the error of a call that this machine's CPU refuses; its value says that a Mac may compute the call.
+#: ... and the error of a call that this machine's CPU refuses; its value means that a Mac may compute the call.
 OF_THIS_MACHINE = "opcheck_of_this_machine"
 
 

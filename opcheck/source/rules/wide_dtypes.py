@@ -43,7 +43,7 @@ _PROBABILITIES = {"decision_function", "predict_proba"}
 #: A loop over them is one over their arguments.
 _LOOPS = {"enumerate", "tqdm", "zip"}
 _LOADERS = {"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"}
-#: The index of what is behind a star in the target of an assignment.
+#: The index of elements behind a star in the target of an assignment.
 _BEHIND_STAR = -1
 _TENSOR_SETS = {"torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset"}
 _CONSTANTS = {f"{module}.{name}" for module in ("numpy", "math") for name in ("pi", "e", "inf", "nan")}
@@ -238,7 +238,7 @@ class Dtypes:
         return self._array(binding.node) if is_changeable else self.kind(binding.value or binding.node, key)
 
     def _find_batch(self, loader: ast.expr, path: Sequence[int | str]) -> ArrayKind | None:
-        """The kind of what a loop over a loader gives, which joins the samples of a dataset in torch's own way."""
+        """The kind of the batches of a loader, which joins the samples of a dataset in torch's own way."""
         samples = self._list_samples(loader)
         if not samples and not path and (kind := self._array(loader)):
             return kind._replace(is_scalar=True)
@@ -264,7 +264,7 @@ class Dtypes:
         return samples
 
     def resolve(self, node: ast.expr | None, depth: int = 0) -> list[ast.expr]:
-        """Return the expressions that a name, a parameter or a call of a function of the file stands for."""
+        """Return the expressions that a name, a parameter or a call of a function of the file evaluates to."""
         if node is None or depth > _MOST:
             return []
         name, bindings = last(node), self._program.bindings(node)[: _MOST + 1]
@@ -324,7 +324,7 @@ class Dtypes:
         return values
 
     def _list_returned(self, called: ast.AST) -> list[ast.expr | None]:
-        """What a function of the file, or one that is called, returns; empty where it yields, or is decorated."""
+        """What a function of the file, or a called method, returns; empty where it yields, or is decorated."""
         if isinstance(called, ast.Call):
             bound = self._program.only_binding(called.func)
             called = bound.node if bound else called
@@ -361,7 +361,7 @@ class Dtypes:
             bindings, uses = self._program.members(owner, node.attr), self._program.uses[node.attr]
             is_theirs = sum(isinstance(getattr(use, "ctx", None), ast.Store) for use in uses) == len(bindings)
             return _agree([self._find_bound(each, node.attr) for each in bindings]) if is_theirs else None
-        if node.attr in {"data", "target"}:  # also of what sklearn.datasets has
+        if node.attr in {"data", "target"}:  # also of the data of sklearn.datasets
             return self.kind(node.value, int(node.attr == "target"))
         return self._array(node.value) if node.attr in {"T", "mT", "values"} else None
 
@@ -675,7 +675,7 @@ def _in_module(node: ast.Call, scanned: Scanned) -> Iterator[Hit]:
 
 
 def _find_moves(scanned: Scanned) -> list[tuple[ast.Call, bool, set[ast.ClassDef]]]:
-    """The calls that move a module to a device, whether that is MPS, and the classes of what moves with it."""
+    """The calls that move a module to a device, whether that is MPS, and the classes of its parts."""
     cast = _list_cast(scanned.program.nodes)
     calls = (node for node in scanned.program.nodes if isinstance(node, ast.Call) and method(node) in {"to", "cuda"})
     pairs = [(call, *_read_move(call, scanned)) for call in calls]
@@ -687,7 +687,7 @@ def _find_moves(scanned: Scanned) -> list[tuple[ast.Call, bool, set[ast.ClassDef
 
 
 def _list_cast(nodes: Iterable[ast.AST]) -> set[str]:
-    """The names of what a method may cast."""
+    """The names of the tensors that a method may cast."""
     return {last(node.func.value) for node in nodes if _is_cast(node)} - {""}  # type: ignore[attr-defined]  # calls
 
 

@@ -229,7 +229,7 @@ def box_arguments(function: Callable[..., Any]) -> Any:
 
 
 def metal_step(name: str) -> AttributePlace:
-    """Return a step of compiling for Metal, to replace it: one of ``steps`` in compilation.yaml. Required."""
+    """Return a step of compiling for Metal, to replace it; ``steps`` are in compilation.yaml. Required."""
     owner, _, attribute = _NAMES["steps"][name].rpartition(".")
     return AttributePlace(lazily(owner, _GENERATING), attribute)
 

@@ -176,7 +176,7 @@ def _writing(original: Callable[..., Any], left_out: LeftOut) -> Callable[..., A
             if _NAMES_CPU.search(str(module.inlined_graph)):
                 raise NotSimulatedError("torch.jit.save is not emulated for a graph that names a device, here cpu")
         elif moved or not isinstance(module, SCRIPT_MODULE):
-            raise NotSimulatedError("torch.jit.save is not emulated for what was not scripted or traced here")
+            raise NotSimulatedError("torch.jit.save is emulated for modules that were scripted or traced here")
         # C++ would read memory that tensors on mps do not have.
         original(module, f, _extra_files={**(_extra_files or {}), **({_MARK: "mps"} if moved else {})}, **options)
 
@@ -184,7 +184,7 @@ def _writing(original: Callable[..., Any], left_out: LeftOut) -> Callable[..., A
 
 
 class _Save:
-    """The method of what was scripted or traced alone; no property, which TorchScript would compile."""
+    """A method of scripted and traced modules alone; no property, which TorchScript would compile."""
 
     def __init__(self, left_out: LeftOut) -> None:
         self._left_out = left_out
