@@ -74,7 +74,7 @@ class Operator:
     #: the device at compile time, or calls itself.  A function returns None for a release whose
     #: body is not known.
     body: Calls | Callable[[Given, TargetQueries], Calls | None] | None = None
-    #: calls of a declared body that take its arguments over: overload -> its argument -> ours, where the name is another,
+    #: calls of a declared body that take its arguments over: overload -> its argument -> ours, if names differ,
     #: "" for none; ``result.shape`` and ``result.stride`` are of the first result
     passes: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
     role: Role | None = None
