@@ -168,8 +168,8 @@ _KINDS = {
 _LARGEST_OTHER = 1_000_000
 #: The names of Dockerfiles; a longer name may be that of another kind of file.
 _CONTAINER = re.compile(
-    r"(?:.*\.dockerfile|(?:docker|container)file(?:\.(?!(?:.*\.)?(?:md|rst|txt|html|py|ipynb|ya?ml|json|dockerignore)$).*)?)",
-    re.IGNORECASE,
+    r".*\.(?i:dockerfile)|(?i:dockerfile|containerfile)"
+    r"|(?:Docker|Container)file\.(?!(?:.*\.)?(?:md|rst|txt|html|py|ipynb|ya?ml|json|dockerignore)$).*"
 )
 #: Levels of folders below the scanned folder: each may have a .gitignore for all levels below it.
 _DEEPEST = 100

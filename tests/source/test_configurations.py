@@ -163,7 +163,8 @@ def test_a_file_is_a_dockerfile_by_its_name(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Dockerfile.md", "Dockerfile.dockerignore", "Dockerfile.gpu.txt", "Dockerfiles", "aDockerfile"]
+    "name",
+    ["Dockerfile.md", "Dockerfile.dockerignore", "Dockerfile.gpu.txt", "dockerfile.vim", "Dockerfiles", "aDockerfile"],
 )
 def test_a_name_that_only_begins_as_that_of_a_dockerfile_is_not_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.py").touch()
