@@ -126,6 +126,8 @@ _IMAGE = "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\n"
         "FROM registry.example.org/team/torch:2.7-cuda12",
         "RUN pip install torch --index-url https://download.pytorch.org/whl/cu121",
         "RUN pip install torch==2.1.0+cu118",
+        "FROM server:latest-cuda",
+        "RUN conda install -y pytorch-cuda=12.1 -c nvidia",
         "ENV CUDA_HOME=/usr/local/cuda",
         "ENV CUDA_HOME /usr/local/cuda",
         "RUN nvidia-smi",
@@ -144,6 +146,7 @@ def test_a_dockerfile_for_the_cpu_is_silent(tmp_path: Path) -> None:
 # FROM nvidia/cuda:12.1.0-base
 LABEL cuda=nvidia-smi
 ENV CUDA_VISIBLE_DEVICES="" HOME_OF_CUDA=1
+ARG BASE=a:barracuda
 COPY cuda-12.whl /whl/cu121/
 RUN apt-get install -y git \\
     curl && pip install torch==2.1.0+cpu --index-url https://download.pytorch.org/whl/cpu
