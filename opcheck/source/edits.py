@@ -18,6 +18,8 @@ Applicability = Literal["safe", "unsafe"]
 #: A reviewer would not merge a longer line.
 LONGEST_LINE = 100
 _MOVE = re.compile(r"to\((.+)\)")
+#: A comment behind code, which does not count for the length of the line.
+_COMMENT = re.compile(r"(?<=\S)[ \t]+#[ \t].*")
 _F_STRING = re.compile(r"""[fF][rR]?["']""")
 
 
@@ -95,7 +97,7 @@ def is_too_long(edits: Sequence[Edit], lines: Sequence[str], taken: Mapping[int,
         moved = [edit._replace(line=1, end_line=edit.end_line - line + 1) for edit in (*of_fix, *others)]
         fixes = [moved[: len(of_fix)], *([edit] for edit in moved[len(of_fix) :])]
         text, _ = apply([f"{text}\n" for text in replaced], fixes)
-        if max(map(len, text.split("\n"))) > max(LONGEST_LINE, longest):
+        if max(len(_COMMENT.sub("", part)) for part in text.split("\n")) > max(LONGEST_LINE, longest):
             return True
     return False
 

@@ -594,6 +594,13 @@ def test_what_processes_exchange_says_why_it_is_left_alone(tmp_path: Path) -> No
     assert other == "none: the device that is meant is not a plain CUDA device, or torch is not imported by its name"
 
 
+def test_a_type_for_autocast_has_no_mps_where_the_projects_torch_may_not_take_it(tmp_path: Path) -> None:
+    text = "import torch\nkind = 'cuda' if 'cuda' in device else 'cpu'  # a long comment, which does not count, to the end\n"
+    assert "'mps' in device" in fixed(tmp_path, {"a.py": text})["a.py"]
+    older = {"old/a.py": text, "old/requirements.txt": "torch==2.4.0\n"}
+    assert "old/a.py" not in fixed(tmp_path, older, unsafe=True)
+
+
 def test_a_collective_behind_a_flag_keeps_nothing_from_being_fixed(tmp_path: Path) -> None:
     text = "def step(x):\n    x = x.cuda()\n    if args.distributed:\n        torch.distributed.all_reduce(x)\n"
     assert "mps" in fixed(tmp_path, {"a.py": f"import torch\n{text}"}, unsafe=True)["a.py"]

@@ -81,7 +81,8 @@ def _ternary_fix(
         return _like_tensor(node, node.test, devices, scanned)
     test = scanned.text(node.test)
     asked = asks_mps(node.test, scanned)
-    # A comparison of a device, such as that of nanoGPT.
+    # A comparison of a device, as nanoGPT's, chooses the type for torch.autocast, which takes mps since 2.5.
+    since = Version(2, 5) if isinstance(node.test, ast.Compare) else Version(1, 12)
     if isinstance(node.test, ast.Compare) and re.fullmatch(r"(?:(?!cuda).)*([\"'])cuda\1(?:(?!cuda).)*", test):
         asked = test.replace("cuda", "mps")
     if not asked or first is not node.body or devices[1].text != "cpu":
@@ -93,7 +94,7 @@ def _ternary_fix(
     is_indexed = devices[0].text == "cuda:0"
     if is_indexed and is_too_long(edits, scanned.lines):
         return Fix(edits, "unsafe", helper)
-    return Fix(edits, "safe", () if is_indexed else helper)
+    return Fix(edits, "safe", () if is_indexed else helper, since)
 
 
 def _call_of_helper(node: ast.IfExp, devices: tuple[Device, Device], scanned: Scanned) -> tuple[Edit, ...]:
