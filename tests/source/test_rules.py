@@ -243,6 +243,13 @@ def test_an_import_that_nothing_reads_is_named(tmp_path: Path, text: str, is_unu
     assert "no autotuning" in finding.hint
 
 
+def test_the_name_and_the_cores_of_the_gpu_have_an_equivalent(tmp_path: Path) -> None:
+    text = "import torch\nprint(torch.cuda.get_device_name(0), torch.cuda.get_device_properties(0))\n"
+    name, properties = (each.hint for each in report(tmp_path, target=TARGET, program=text).findings)
+    assert "torch.backends.mps.get_name()" in name
+    assert "torch.backends.mps.get_core_count()" in properties
+
+
 def test_each_rule_has_lines() -> None:
     assert {rule.id for rule in RULES} == {code for code, _, _ in LINES} | {"OC212", "OC231"}
 
