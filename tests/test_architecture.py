@@ -42,7 +42,7 @@ REGISTERED = {
     for name in ("brief_keys", "documents", "feature", "features", "texts_of", "pages", "verbs")
 }
 #: Rooms in which torch may be imported; elsewhere only below a folder named ``child``.
-WITH_TORCH = {"tracing", "simulator", "kernels", "judge/remedies"}
+WITH_TORCH = {"tracing", "simulator", "kernels"}
 
 
 def imports(path: Path) -> set[str]:

@@ -1,7 +1,7 @@
 """Replacements for what MPS lacks: small functions and patterns, each tested and itself audited.
 
-The table (``remedies.yaml``) has the purpose of each.  This module imports no torch; it reads the code from
-``replacements.py``, which imports it.
+The table (``remedies.yaml``) has the purpose of each; the code is a text, ``op_lists/replacements.py``, which
+opcheck prints and never runs.
 """
 
 import ast
@@ -9,7 +9,6 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +17,7 @@ from opcheck.common import documents
 from opcheck.common.python_source import parse
 from opcheck.common.versions import Target, Version
 from opcheck.common.yaml_text import load_shipped
+from opcheck.data.registrations import shipped_directory
 from opcheck.model.records import Record
 
 #: The targets of the simulated Mac that every remedy is tested on: (torch, macOS).
@@ -87,7 +87,7 @@ def fill_pattern(pattern: str, names: Mapping[str, str]) -> str:
 
 @cache
 def _sources() -> dict[str, str]:
-    text = documents.read_text(Path(__file__).with_name("replacements.py"))
+    text = documents.read_text(shipped_directory() / "replacements.py")
     nodes = (node for node in ast.parse(text).body if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
     return {node.name: ast.get_source_segment(text, node) or "" for node in nodes}
 

@@ -1,4 +1,4 @@
-"""The functions that a remedy's ``after`` calls, as a user would paste them."""
+"""The functions that a remedy's ``after`` calls, as a user would paste them; opcheck reads them and never runs them."""
 
 from __future__ import annotations
 
