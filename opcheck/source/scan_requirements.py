@@ -250,6 +250,8 @@ _TABLES = msgspec.convert(
     documents.from_toml(documents.read_text(Path(__file__).with_name("configurations.toml"))),
     dict[str, tuple[_Setting, ...]],
 )
+#: The begin of a text of several lines in a Dockerfile: the word that ends it.
+_HEREDOC = re.compile(r"<<-?[\"']?([A-Z_]{1,40})\b")
 #: The instruction that a line of a Dockerfile begins.
 _INSTRUCTION = re.compile(
     r"\s*(?:ONBUILD\s+)?"
@@ -292,11 +294,13 @@ def _report(setting: _Setting, line: int, key: str, value: str) -> tuple[ScanRul
 
 def _check_container(lines: Sequence[str]) -> Iterator[tuple[ScanRule, Hit]]:
     """Yield the findings in a Dockerfile; a line without an instruction of its own belongs to the last instruction."""
-    instruction, goes_on = "", False
+    instruction, goes_on, end = "", False, ""
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        begin = None if goes_on else _INSTRUCTION.match(line)
+        begin = None if goes_on or end else _INSTRUCTION.match(line)
+        opened = _HEREDOC.search(line)
+        end = opened[1] if opened and not end else end * (line.strip() != end)
         instruction, goes_on = begin[1].upper() if begin else instruction, line.rstrip().endswith("\\")
         for each in _TABLES["container_lines"]:
             if re.fullmatch(each.key, instruction) and (part := re.search(each.value, line)):

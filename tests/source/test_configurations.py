@@ -156,8 +156,9 @@ RUN echo a/cuda-toolkit-12
 
 
 def test_a_continued_line_of_a_dockerfile_belongs_to_its_instruction(tmp_path: Path) -> None:
-    text = "RUN apt-get install -y \\\n    # the driver\n\n  user libnccl2 \\\n  cuda-nvcc-12-1\nRUN <<EOF\nnvidia-smi\nEOF\n"
-    assert _scan(tmp_path, "Containerfile", text) == [("OC231", line) for line in (4, 5, 7)]
+    text = "RUN apt-get install -y \\\n    # the driver\n\n  user libnccl2 \\\n  cuda-nvcc-12-1\nRUN <<EOF\nfrom a import b\nnvidia-smi\nEOF\n"
+    text += _IMAGE
+    assert _scan(tmp_path, "Containerfile", text) == [("OC231", line) for line in (4, 5, 8, 10)]
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "dockerfile", "Dockerfile.gpu", "train.Dockerfile", "Containerfile"])
