@@ -124,7 +124,7 @@ _IMAGE = "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\n"
         "from nvcr.io/nvidia/pytorch:23.10-py3",
         "ARG BASE=nvidia/cuda:12.1.0-base",
         "FROM registry.example.org/team/torch:2.7-cuda12",
-        "RUN pip install torch --index-url https://download.pytorch.org/whl/cu121",
+        "RUN pip install torch --index-url https://index.example/whl/cu121",
         "RUN pip install torch==2.1.0+cu118",
         "FROM server:latest-cuda",
         "RUN conda install -y pytorch-cuda=12.1 -c nvidia",
@@ -149,7 +149,7 @@ ENV CUDA_VISIBLE_DEVICES="" HOME_OF_CUDA=1
 ARG BASE=a:barracuda
 COPY cuda-12.whl /whl/cu121/
 RUN apt-get install -y git \\
-    curl && pip install torch==2.1.0+cpu --index-url https://download.pytorch.org/whl/cpu
+    curl && pip install torch==2.1.0+cpu --index-url https://index.example/whl/cpu
 RUN echo a/cuda-toolkit-12
 """
     assert _scan(tmp_path, "Dockerfile", text) == []
