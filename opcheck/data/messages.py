@@ -85,7 +85,7 @@ def _size(number: int, torch: Version) -> str:
 #: A field of a statement's text, for a value that PyTorch inserts.
 FIELD = re.compile(r"\{(\w+|\.\.\.)\}")
 #: The fields that a call fills; another field prints as ``...``, since the kernel alone knows its value.
-OF_CALLS = frozenset({"op", "operation", "dtype", "rank", "count", "numel"})
+OF_CALLS = frozenset({"op", "operation", "dtype", "attribute", "rank", "count", "numel"})
 
 
 def fill_text(text: str, call: OpCall | None = None, dtypes: Collection[str] = ()) -> str:
@@ -107,8 +107,8 @@ def fill_text(text: str, call: OpCall | None = None, dtypes: Collection[str] = (
             refused = next((spec for spec in specs if spec.dtype in dtypes), specs[0])
             elements = str(max(math.prod(spec.shape) for spec in specs))
             rank = str(max(len(spec.shape) for spec in specs))
-            values |= {"dtype": cpp_name(refused.dtype), "rank": rank, "count": elements}
-            values["numel"] = elements
+            values |= {"dtype": cpp_name(refused.dtype), "attribute": refused.dtype}
+            values |= {"rank": rank, "count": elements, "numel": elements}
     return FIELD.sub(lambda match: values.get(match[1], "..."), text)
 
 
