@@ -15,6 +15,11 @@ from opcheck.model.records import OpCall, TensorSpec
     [
         ("aten::add.Tensor", "float8_e5m2", "2.1", "the process ends"),
         ("aten::add.Tensor", "float8_e5m2", "2.2", "kernels do not know the dtype"),
+        ("aten::gather", "float8_e5m2", "2.9", "move values by MPSGraph do not know float8"),
+        ("aten::gather", "float8_e5m2", "2.13", "no form for this kind of float8"),
+        ("aten::repeat", "float8_e4m3fn", "2.15", "move values by MPSGraph do not know float8"),
+        ("aten::tril", "float8_e5m2", "2.8", "no form for this kind of float8"),
+        ("aten::normal_", "float8_e4m3fn", "2.12", "move values by MPSGraph do not know float8"),
         ("aten::flip", "float8_e5m2", "2.1", "move values by MPSGraph do not know"),
         ("aten::add.Tensor", "float8_e5m2", "2.0", "torch has no float8"),
         ("aten::empty.memory_format", "float4_e2m1fn_x2", "2.7", "torch has no float4"),
@@ -35,6 +40,9 @@ def test_the_verdict_says_how_the_call_ends(op: str, dtype: str, line: str, name
         ("aten::slice.Tensor", "complex64", "2.0"),
         ("aten::empty.memory_format", "uint8", "2.13"),
         ("aten::view", "uint16", "2.3"),
+        ("aten::gather", "float8_e4m3fn", "2.15"),
+        ("aten::masked_fill_.Scalar", "float8_e5m2", "2.7"),
+        ("aten::index_select", "float8_e5m2", "2.14"),
     ],
 )
 def test_a_view_and_a_dtype_that_the_release_takes_stay_native(op: str, dtype: str, line: str) -> None:
