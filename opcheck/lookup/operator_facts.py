@@ -12,12 +12,17 @@ from opcheck.data.kernel_routes import KernelRoute, routes
 from opcheck.data.registrations import OpLists, Resolution, data_directory
 from opcheck.data.statement_model import EVERY_OPERATOR, Statement
 
-#: Operators of whose decompositions the body takes one, so that no sample of them is in every sample's calls -> the
-#: one of a plain call.  The others are for hermitian matrices and for none (matrix_rank_impl and pinv of
-#: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp, torch 1.13 to 2.15).
-_PLAIN_CALLS = dict.fromkeys(
-    ("aten::linalg_matrix_rank", "aten::linalg_pinv"), ("aten::_linalg_svd", "aten::linalg_svd")
-)
+#: Operators whose body takes one of several ways, so that no call is in every sample's calls -> those of a plain call.
+#: The other decompositions are for hermitian matrices and for none (matrix_rank_impl and pinv of
+#: aten/src/ATen/native/LinearAlgebra.cpp and BatchLinearAlgebra.cpp, torch 1.13 to 2.15).  A transform takes the way of
+#: its input's dtype, and pads only for a size that its caller passes (fft_c2c_maybe_out of SpectralOps.cpp).
+_PLAIN_CALLS = {
+    **dict.fromkeys(("aten::linalg_matrix_rank", "aten::linalg_pinv"), ("aten::_linalg_svd", "aten::linalg_svd")),
+    **dict.fromkeys(
+        ("aten::fft_fft", "aten::fft_ifft"),
+        ("aten::_fft_c2c", "aten::_fft_c2c.out", "aten::_fft_r2c", "aten::_fft_r2c.out", "aten::conj_physical.out"),
+    ),
+}
 #: What a composite calls on a tensor of another dtype than its own: the mask of its zeros, and the counts to repeat by
 #: (cumprod_backward of ReduceOps.cpp and repeat_interleave of Repeat.cpp in aten/src/ATen/native, torch 1.13 to 2.15).
 INNER_DTYPES = {
