@@ -21,7 +21,7 @@ from opcheck.model.records import OpCall, TensorSpec
         ("aten::tril", "float8_e5m2", "2.8", "no form for this kind of float8"),
         ("aten::normal_", "float8_e4m3fn", "2.12", "move values by MPSGraph do not know float8"),
         ("aten::flip", "float8_e5m2", "2.1", "move values by MPSGraph do not know"),
-        ("aten::add.Tensor", "float8_e5m2", "2.0", "torch has no float8"),
+        ("aten::add.Tensor", "float8_e5m2", "2.0", "torch has neither float8"),
         ("aten::empty.memory_format", "float4_e2m1fn_x2", "2.7", "torch has no float4"),
         ("aten::view", "uint16", "2.2", "torch has no unsigned integers"),
         ("aten::add.Tensor", "quint8", "1.13", "No quantized tensor can be made"),
