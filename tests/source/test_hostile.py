@@ -81,6 +81,12 @@ def test_an_encoding_that_is_none_is_refused(encoding: str) -> None:
 
 # Time
 
+#: A module with a buffer in float64: where modules go is read for it alone.
+_BUFFER = """
+class M(torch.nn.Module):
+    def __init__(self):
+        self.register_buffer("b", torch.from_numpy(numpy.zeros(3)))
+"""
 #: The longest name of each shape says what there is many of.
 SHAPES: dict[str, Callable[[int], str]] = {
     "statements": lambda n: "x.cuda()\n" * n,
@@ -111,6 +117,15 @@ SHAPES: dict[str, Callable[[int], str]] = {
     "decorators": lambda n: "@a.b\n" * n + "def f():\n" + "  x.cuda()\n" * n,
     "handlers": lambda n: "try:\n" + "  x.cuda()\n" * n + "except A: pass\n" * n,
     "long chains": lambda n: f"x{'.double()' * 50}\n" * (n // 20) + f"a{'.b' * 50}.c()\n" * n,
+    "returns": lambda n: "def f(a):\n" + "  if a: return numpy.zeros(a)\n" * n + "torch.tensor(f(1)).to('mps')\n" * n,
+    "functions that call each other": lambda n: (
+        _BUFFER
+        + "".join(f"def f{i}(a):\n" + f"  if a: return f{i + 1}(a)\n" * 8 for i in range(n // 10))
+        + "f0(1).to('mps')\n"
+    ),
+    "modules in each other": lambda n: (
+        _BUFFER + "a = torch.nn.Sequential(b, b)\nb = torch.nn.Sequential(a, a)\n" + "a.to('mps')\n" * n
+    ),
     "cases": lambda n: "def f(x):\n match x:\n" + "  case 1:\n   x.cuda()\n" * n,
 }
 
@@ -125,7 +140,7 @@ def test_the_work_grows_as_the_file_does(tmp_path: Path, shape: str) -> None:
     counts = []
     for n in (100, 200, 400):
         path = tmp_path / f"{n}.py"
-        path.write_text(f"import os, torch\n{SHAPES[shape](n)}", encoding="utf-8")
+        path.write_text(f"import numpy, os, torch\n{SHAPES[shape](n)}", encoding="utf-8")
         calls(path)
         counts.append(calls(path))
     assert counts[2] - counts[1] <= 2.2 * (counts[1] - counts[0]), counts

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from opcheck.common.memo import cached_method
 from opcheck.common.versions import Version
 from opcheck.source.call_tables import read_lists, read_table, read_words
 from opcheck.source.program import Binding, Function, walk
@@ -256,17 +257,18 @@ class Dtypes:
             for dataset in self.resolve(argument(call, 0, "dataset")):
                 owner = self.find_class(dataset)
                 methods = [part for part in owner.body if getattr(part, "name", "") == "__getitem__"] if owner else []
-                is_of_tensors = (
-                    isinstance(dataset, ast.Call) and self._scanned.dotted_name(dataset.func) in _TENSOR_SETS
-                )
-                tensors = [ast.Tuple(elts=dataset.args)] if is_of_tensors else [None]  # type: ignore[attr-defined]  # a Call
+                is_set = isinstance(dataset, ast.Call) and self._scanned.dotted_name(dataset.func) in _TENSOR_SETS
+                tensors = [ast.Tuple(elts=dataset.args)] if is_set else [None]  # type: ignore[attr-defined]  # a Call
                 samples += self._list_returned(methods[0]) if methods else tensors
         return samples
 
-    def resolve(self, node: ast.expr | None, depth: int = 0) -> list[ast.expr]:
+    def resolve(self, node: ast.expr | None, depth: int = 0, seen: set[ast.expr] | None = None) -> list[ast.expr]:
         """Return the expressions that a name, a parameter or a call of a function of the file evaluates to."""
-        if node is None or depth > _MOST:
+        # Each once: the ways through functions that call each other double with each of them.
+        seen = set() if seen is None else seen
+        if node is None or depth > _MOST or node in seen:
             return []
+        seen.add(node)
         name, bindings = last(node), self._program.bindings(node)[: _MOST + 1]
         # ``model = model.to(device)`` keeps what the model is.
         first = [each for each in bindings if not each.value or name not in map(last, walk(each.value))]
@@ -276,10 +278,10 @@ class Dtypes:
             values = self._arguments(bound.node, name)
         elif bound and isinstance(bound.node, ast.Assign) and not bound.value:
             path = _find_path(bound.node.targets[0], name)
-            whole = self.resolve(bound.node.value, depth + 1) if len(path) == 1 else []
+            whole = self.resolve(bound.node.value, depth + 1, seen) if len(path) == 1 else []
             parts = [each.elts for each in whole if isinstance(each, ast.Tuple)]
             values = [part[path[0]] for part in parts if path[0] < len(part)]
-        return [each for value in values for each in self.resolve(value, depth + 1)] if values else [node]
+        return [each for value in values for each in self.resolve(value, depth + 1, seen)] if values else [node]
 
     def find_class(self, value: ast.expr | None) -> ast.ClassDef | None:
         """Return the class of the file that an expression calls."""
@@ -328,11 +330,15 @@ class Dtypes:
         if isinstance(called, ast.Call):
             bound = self._program.only_binding(called.func)
             called = bound.node if bound else called
-        if not isinstance(called, ast.FunctionDef) or called.decorator_list:
-            return []
+        is_plain = isinstance(called, ast.FunctionDef) and not called.decorator_list
+        return self._read_returns(called) if is_plain else []
+
+    @cached_method
+    def _read_returns(self, function: ast.AST) -> list[ast.expr | None]:
         parts = (ast.Return, ast.Yield, ast.YieldFrom)
-        own = [part for part in walk(called) if isinstance(part, parts) and self._program.scope(part) is called]
-        return [part.value for part in own] if all(isinstance(part, ast.Return) for part in own) else []
+        own = [part for part in walk(function) if isinstance(part, parts) and self._program.scope(part) is function]
+        is_function = all(isinstance(part, ast.Return) for part in own)
+        return [part.value for part in own[: _MOST + 1]] if is_function else []
 
     # -- operations ------------------------------------------------------------------------------
 
@@ -403,7 +409,7 @@ class Dtypes:
             return self._find_batch(loader, [])
         returned = self._list_returned(node)
         has_parts = any(isinstance(each, ast.Tuple) for each in returned)
-        return None if has_parts else _agree([self.kind(each) for each in returned[: _MOST + 1]])
+        return None if has_parts else _agree([self.kind(each) for each in returned])
 
     def _numpy(self, node: ast.Call, name: str, values: list[ast.expr], rule: str = "") -> ArrayKind | None:
         """A function of NumPy, or a method with its object as the first value."""
@@ -701,8 +707,9 @@ def _is_cast(node: ast.AST) -> bool:
 def _list_classes(module: ast.expr, scanned: Scanned) -> set[ast.ClassDef]:
     """The classes of the file that make a module and its parts."""
     dtypes, waiting, classes = scanned.once(("dtypes",), Dtypes, scanned), [module], set[ast.ClassDef]()
+    seen = set[ast.expr]()
     while waiting:
-        for value in dtypes.resolve(waiting.pop()):
+        for value in dtypes.resolve(waiting.pop(), seen=seen):
             owner = scanned.program.class_around(value) if last(value) == "self" else dtypes.find_class(value)
             if owner and owner not in classes:
                 classes.add(owner)
